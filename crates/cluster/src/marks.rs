@@ -45,6 +45,12 @@ base::marks! {
         LogCompacted,
         /// A replica was behind the beginning of its leader's log.
         SeedingNeeded,
+        /// A replica behind the beginning of the log was left out of what the log keeps.
+        StrandedLeftOut,
+        /// A replica that is heard and does not get on counted as away.
+        StuckCountsAsAway,
+        /// A log that was too long let go of what a replica lacked.
+        LogCutAllTheSame,
         /// A follower took an append without its entries, since too much waited to be applied.
         AppendTrimmed,
         /// Committed entries were left for a later step.

@@ -27,6 +27,8 @@ pub enum Mutant {
     AnswersBeforeSaved,
     /// A leader falls asleep without the consent of its followers.
     LeaderSleepsAlone,
+    /// A log that is too long keeps what a replica lacks which is heard and does not get on.
+    StuckCountsAsLive,
 }
 
 impl Mutant {
@@ -41,6 +43,7 @@ impl Mutant {
         Self::ProposalsByIndex,
         Self::AnswersBeforeSaved,
         Self::LeaderSleepsAlone,
+        Self::StuckCountsAsLive,
     ];
 
     /// Plants the defect in the drivers of this thread, in place of any other; None heals them.

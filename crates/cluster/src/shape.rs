@@ -23,8 +23,8 @@ base::shape! {
         committed_bytes_max = 1 << 20, 1 => 64 << 20;
         /// Bytes of applied entries that a group keeps in memory for replicas that are behind.
         cached_bytes_max = 256 << 10, 0 => 1 << 30;
-        /// Election timeouts without a word after which a replica counts as away: a log that is too long keeps
-        /// nothing for it.
+        /// Election timeouts without a word, or without one entry more, after which a replica counts as away: a
+        /// log that is too long keeps nothing for it.
         away_timeouts = 30, 1 => 1000;
     }
 }

@@ -203,8 +203,8 @@ impl Driver {
             Input::Flushed { group, index } => {
                 self.with(group, out, |replica, step| replica.flushed(index, step));
             }
-            Input::Shorten { group } => {
-                self.with(group, out, |replica, step| replica.shorten(step));
+            Input::Shorten { group, keep } => {
+                self.with(group, out, |replica, step| replica.shorten(keep, step));
             }
             Input::Fetched { group, first, entries } => {
                 self.with(group, out, |replica, step| replica.fetched(first, &entries, step));

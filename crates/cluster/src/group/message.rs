@@ -106,9 +106,9 @@ pub enum Body {
     },
     /// The leader tells what of the log no replica needs from another one any more.
     Held {
-        /// Last entry that all replicas have on disk.
+        /// Last entry that all replicas have on disk which the log can still help.
         by_all: u64,
-        /// The same without replicas that are not heard, where the others are a majority.
+        /// The same without replicas that are not heard or do not get on, where the others are a majority.
         by_live: u64,
     },
 }

@@ -42,6 +42,6 @@ pub use driver::{Driver, Options};
 pub use message::{Body, Message, ReadContext, VoteKind};
 pub use report::{GroupReport, MemberReport};
 pub use step::{
-    Answer, Committed, Fetch, Input, LeaseChange, Output, Proof, Refusal, Rejected, RoleChange,
-    Round, Seeding, Write,
+    Answer, Committed, Fetch, Input, Keep, LeaseChange, Output, Proof, Refusal, Rejected,
+    RoleChange, Round, Seeding, Write,
 };

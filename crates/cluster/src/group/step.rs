@@ -61,10 +61,12 @@ pub enum Input {
         /// Index of the last flushed entry.
         index: u64,
     },
-    /// The log on disk is too long: flushed entries that are kept for replicas which are away go as well.
+    /// The log on disk is too long: flushed entries that are kept for other replicas go as well.
     Shorten {
         /// Group whose log keeps room that is needed.
         group: GroupId,
+        /// Flushed entries that stay in the log.
+        keep: Keep,
     },
     /// Entries that the driver had asked for. None if they could not be read.
     Fetched {
@@ -80,6 +82,15 @@ pub enum Input {
         /// Node that may be gone.
         node: NodeId,
     },
+}
+
+/// Flushed entries that a log keeps which is too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    /// Entries that a replica lacks which is heard and gets on.
+    ForLive,
+    /// None. They are committed, so a majority has all of them.
+    Nothing,
 }
 
 /// Grounds that the answer to a read may rest on.
@@ -110,7 +121,7 @@ pub struct Output {
     pub leases: Vec<LeaseChange>,
     /// Replicas that the log cannot help any more.
     pub seeding: Vec<Seeding>,
-    /// Groups whose log let go of entries that a replica lacks which is away.
+    /// Groups whose log let go of entries that a replica lacks.
     pub let_go: Vec<GroupId>,
     /// Messages that were not understood, and why.
     pub rejected: Vec<(GroupId, Rejected)>,

@@ -14,7 +14,7 @@ const TOLD_AGAIN: Duration = Duration::from_secs(600);
 #[derive(Default)]
 pub(super) struct Counts {
     elections_won: AtomicU64,
-    /// Cuts of logs that replicas which are away still needed.
+    /// Cuts of logs that other replicas still needed.
     forced_cuts: AtomicU64,
     /// True while the group log waits for space on its disk.
     waits_for_space: AtomicBool,

@@ -99,7 +99,7 @@ fn carry_out(shared: &Arc<Shared>, out: Output) {
         shared.counts.note_forced_cut();
         tracing::warn!(
             group = group.0,
-            "the group log is too long, or its disk is full: entries went that a replica lacks which is away"
+            "the group log is too long, or its disk is full: entries went that another replica lacks"
         );
     }
     for (group, why) in out.rejected {

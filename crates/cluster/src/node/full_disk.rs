@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// Looks that find the log without space before groups move.
 const LOOKS_BEFORE: usize = 2;
+/// Looks that find the log without space before it keeps nothing for other replicas.
+const LOOKS_LONG: usize = 30;
 /// Longest wait for the driver.
 const REPORT_MAX: Duration = Duration::from_secs(2);
 
@@ -22,6 +24,11 @@ const REPORT_MAX: Duration = Duration::from_secs(2);
 pub(super) struct Looks(usize);
 
 impl Looks {
+    /// Returns true if the log has had no space for so long that other replicas got what they could.
+    pub(super) fn is_full_for_long(&self) -> bool {
+        self.0 > LOOKS_LONG
+    }
+
     /// Looks at the log, and begins to hand groups over if it has had no space for some time.
     pub(super) fn look(&mut self, shared: &Shared) {
         if !shared.counts.waits_for_space() {

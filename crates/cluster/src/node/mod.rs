@@ -147,7 +147,7 @@ impl Node {
         self.shared.counts.elections_won()
     }
 
-    /// Returns how often the log let go of entries that a replica still needed which was away.
+    /// Returns how often the log let go of entries that a replica still needed.
     pub fn forced_cuts(&self) -> u64 {
         self.shared.counts.forced_cuts()
     }

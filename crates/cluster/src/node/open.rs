@@ -38,8 +38,9 @@ pub struct Options {
     pub leader_wait_max: Duration,
     /// Time between two looks at what is flushed and how long the log is.
     pub upkeep_every: Duration,
-    /// Segments of the group log beyond which entries go that only replicas lack which are away. Larger:
-    /// a node may be away for longer; smaller: less disk, and a shorter start.
+    /// Segments of the group log beyond which entries go that only replicas lack which are away or do not get
+    /// on. At twice as many nothing is kept for others. Larger: a node may be away for longer; smaller: less
+    /// disk, and a shorter start.
     pub kept_segments_max: usize,
 }
 
@@ -162,7 +163,6 @@ impl Shared {
         answer.recv_timeout(bound).ok()
     }
 
-    /// Lets all threads and tasks end.
     /// Waits for this time to pass.
     pub(super) async fn pause(&self, time: Duration) {
         let pause = {
@@ -172,6 +172,7 @@ impl Shared {
         pause.await;
     }
 
+    /// Lets all threads and tasks end.
     fn stop(&self) {
         self.health.end();
         self.inbox.close();

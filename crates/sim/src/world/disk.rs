@@ -106,6 +106,11 @@ impl Disk {
         self.sim.fs.inject(FaultPoint::Sync, 0, 1, Fault::Io);
     }
 
+    /// Returns the number of segments of the log; 0 without a process.
+    pub(super) fn segments(&self) -> usize {
+        self.log.as_ref().map_or(0, |log| log.size().segments)
+    }
+
     /// Frees segments; returns groups that keep the oldest ones.
     pub(super) fn reclaim(&self) -> engine::Result<Vec<GroupId>> {
         self.log().reclaim()?;

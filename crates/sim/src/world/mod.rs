@@ -12,7 +12,8 @@
 //! 3. after healing every group soon serves, its replicas soon are equal, and then fall asleep; when
 //!    the leader of a sleeping group is lost, the others soon serve;
 //! 4. no leader loses its office to slow disks and slow state machines alone;
-//! 5. no driver panics, and no log refuses what its driver wants written.
+//! 5. no log grows for a replica that does not get on ([`stuck`]);
+//! 6. no driver panics, and no log refuses what its driver wants written.
 
 mod client;
 mod clock;
@@ -27,6 +28,7 @@ mod node;
 mod plan;
 mod seeding;
 mod server;
+mod stuck;
 mod verdict;
 mod wires;
 
@@ -44,6 +46,7 @@ use plan::Plan;
 use server::{Reply, Request};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use stuck::Stuck;
 
 /// The sum of a world, for the curious.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,6 +103,7 @@ enum Event {
     Start { node: NodeId },
     Seed { from: NodeId, group: GroupId, replica: ReplicaId },
     Fault,
+    Stick,
     Turn(Turn),
     Heal,
     Verdict,
@@ -156,6 +160,8 @@ struct World {
     /// Terms that must not change, in a calm world.
     calm: BTreeMap<GroupId, u64>,
     last_value: u64,
+    /// A replica that does not get on, in worlds that have one.
+    stuck: Option<Stuck>,
     /// Until when clients only read.
     quiet_until: u64,
     /// The time at which all was healed.
@@ -170,7 +176,8 @@ struct World {
 impl World {
     fn new(seed: u64, defect: Option<Defect>, tell: bool) -> Self {
         let mut rng = Rng::new(seed);
-        let plan = Plan::draw(&mut rng);
+        let mut plan = Plan::draw(&mut rng);
+        let stuck = stuck::draw(&mut plan, &mut rng);
         let nodes = (1..=plan.nodes).map(|node| {
             let id = NodeId(node);
             (id, Node::new(&plan, &mut rng))
@@ -193,6 +200,7 @@ impl World {
             committed: BTreeMap::new(),
             calm: BTreeMap::new(),
             last_value: 0,
+            stuck,
             quiet_until: 0,
             healed: None,
             lost: None,
@@ -211,6 +219,7 @@ impl World {
             self.after(timeout, Event::Think { client });
         }
         self.after(6 * timeout, Event::Fault);
+        self.after(6 * timeout, Event::Stick);
         self.after(46 * timeout, Event::Heal);
         while let Some(Reverse(next)) = self.queue.pop() {
             self.now = next.at;
@@ -253,6 +262,7 @@ impl World {
             Event::Start { node } => self.start(node),
             Event::Seed { from, group, replica } => self.seed(from, group, replica),
             Event::Fault => self.fault(),
+            Event::Stick => self.begin_stuck(),
             Event::Turn(turn) => self.turn(turn),
             Event::Heal => self.heal(),
             Event::Verdict => self.judge(),

@@ -10,7 +10,7 @@ use super::server::Request;
 use super::{Defect, Event, World};
 use base::env::Rng;
 use cluster::group::{
-    Committed, Driver, Fetch, GroupId, Input, LeaseChange, Member, NodeId, Options, Output,
+    Committed, Driver, Fetch, GroupId, Input, Keep, LeaseChange, Member, NodeId, Options, Output,
     Rejected, ReplicaId, RoleChange, Round, Ticket,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -87,7 +87,7 @@ impl Process {
             | Input::Read { group: of, .. }
             | Input::Transfer { group: of, .. }
             | Input::Applied { group: of, .. }
-            | Input::Shorten { group: of }
+            | Input::Shorten { group: of, .. }
             | Input::Flushed { group: of, .. }
             | Input::Fetched { group: of, .. } => *of != group,
             Input::Message { .. } | Input::Saved { .. } | Input::Lost { .. } => true,
@@ -317,12 +317,8 @@ impl World {
         let rounds = std::mem::take(&mut process.rounds);
         let Some(last) = rounds.back().map(|round| round.number) else { return };
         process.unsynced = Some(last);
-        let cut = rounds.iter().flat_map(|round| &round.writes).any(|write| write.start.is_some());
         let appended = rounds.iter().try_for_each(|round| node.disk.append(round));
-        let appended = appended.and_then(|()| match cut {
-            true => node.disk.reclaim(),
-            false => Ok(Vec::new()),
-        });
+        let appended = appended.and_then(|()| node.disk.reclaim());
         let Some(crowded) = self.on_disk(id, appended) else { return };
         for group in crowded {
             self.make_room(id, boot, group);
@@ -380,9 +376,13 @@ impl World {
     /// Flushes a group that keeps old segments of the log, or writes what the log has of it again.
     fn make_room(&mut self, id: NodeId, boot: u64, group: GroupId) {
         let again = self.rng.chance(20);
-        // The log lets go of what only replicas lack which are away.
+        // The log lets go of what only replicas lack which are away, or of all that is flushed.
         if self.rng.chance(30) {
-            self.give(id, boot, Input::Shorten { group });
+            let keep = match self.stuck.is_none() && self.rng.chance(10) {
+                true => Keep::Nothing,
+                false => Keep::ForLive,
+            };
+            self.give(id, boot, Input::Shorten { group, keep });
         }
         let Some(node) = self.nodes.get_mut(&id) else { return };
         // A write for another group may have ended the process.
@@ -440,6 +440,10 @@ impl World {
     }
 
     pub(super) fn apply(&mut self, id: NodeId, boot: u64, group: GroupId) {
+        if self.is_stuck(id) {
+            let timeout = self.plan.timeout();
+            return self.after(timeout, Event::Apply { node: id, boot, group });
+        }
         let count = 1 + self.rng.index(8);
         let flushes = 1 + self.rng.below(2 * self.plan.flush_entries);
         let Some(process) = self.nodes.get_mut(&id).and_then(|node| node.process(boot)) else {

@@ -15,6 +15,9 @@ use cluster::group::{GroupId, NodeId, ReplicaId, Seeding};
 impl World {
     pub(super) fn wish_seeding(&mut self, id: NodeId, wish: Seeding) {
         let key = (wish.group, wish.replica);
+        if self.seeds_nobody() {
+            return;
+        }
         let Some(process) = self.nodes.get_mut(&id).and_then(|node| node.process.as_mut()) else {
             return;
         };

@@ -13,6 +13,7 @@ impl World {
     /// Ends all faults. Then every group is asked to write, and for all its rows.
     pub(super) fn heal(&mut self) {
         self.tell(|| "all is healed".into());
+        self.check_lengths();
         let (now, timeout) = (self.now, self.plan.timeout());
         self.healed = Some(now);
         for id in self.node_ids() {

@@ -1,16 +1,24 @@
 //! The part of the log that must stay for replicas that are behind.
 //!
-//! 1. Flushed entries that all replicas have on disk are of no use and go.
+//! 1. Flushed entries that all replicas have on disk are of no use and go. A replica that is behind the
+//!    start of the log counts no more: the log cannot help it, and it must be seeded.
 //! 2. Entries that a replica lacks stay, on all replicas: any of them may lead next. The leader knows
 //!    what each has, and tells the others.
-//! 3. When the log on disk is too long, entries go that only replicas lack which were not heard for long.
-//!    What a majority does not have yet stays in any case, so a log that is cut stops no group.
-//! 4. An index that was found to be on a disk stays on it, so what is known never falls, under any leader.
+//! 3. When the log on disk is too long, entries go that only replicas lack which are away: they were not heard for
+//!    long, or got not one entry further in that time. Answers to heartbeats need no disk and no state
+//!    machine, so they show no progress. If that is not enough, all flushed entries go ([`Keep`]).
+//! 4. Nothing goes that a majority does not have, so a log that is cut stops no group.
+//! 5. A leader that has not heard of a replica in its term knows of it what the leader before it told.
+//!    What is known falls only for a replica that turns out to have less, as one that was seeded.
 
 use super::super::data::{ReplicaId, Time};
 use super::super::message::Body;
+use super::super::step::Keep;
 use super::{Replica, Step};
+use crate::marks::Mark;
+use crate::mutants::Mutant;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Heartbeats after which followers are told again what they were told before.
 const TOLD_EVERY: usize = 10;
@@ -18,13 +26,15 @@ const TOLD_EVERY: usize = 10;
 /// The header of this file describes it.
 #[derive(Debug, Default)]
 pub(super) struct Retain {
-    /// Last entry that all replicas have on disk.
+    /// Last entry that all replicas have on disk which the log can help.
     by_all: u64,
     /// The same without replicas that are away.
     by_live: u64,
     /// On a leader: when it heard of each replica, and when it began to listen.
     heard: BTreeMap<ReplicaId, Time>,
     since: Time,
+    /// On a leader: the last entry that each replica has, and when it came that far or lacked nothing.
+    progress: BTreeMap<ReplicaId, (u64, Time)>,
     told: (u64, u64),
     ticks: usize,
 }
@@ -33,6 +43,7 @@ impl Retain {
     /// Begins to listen: the replica leads from now on, or has slept.
     pub(super) fn listen(&mut self, now: Time) {
         self.heard.clear();
+        self.progress.clear();
         self.since = now;
     }
 
@@ -41,17 +52,41 @@ impl Retain {
         self.heard.insert(from, now);
     }
 
-    /// Notes what is known to be on disks.
-    fn learn(&mut self, by_all: u64, by_live: u64) {
-        self.by_all = self.by_all.max(by_all);
-        self.by_live = self.by_live.max(by_live).max(self.by_all);
+    /// Notes up to where a follower has the log, which ends with `last`.
+    fn look(&mut self, replica: ReplicaId, matched: u64, last: u64, now: Time) {
+        let progress = self.progress.entry(replica).or_insert((matched, self.since));
+        if matched > progress.0 || matched >= last {
+            *progress = (matched, now);
+        }
     }
+
+    /// Returns true if a follower was heard lately, and got on if it lacks entries.
+    fn is_live(&self, replica: ReplicaId, patience: Duration, now: Time) -> bool {
+        let is_late = |at: Time| at.max(self.since).after(patience) <= now;
+        if is_late(self.heard.get(&replica).copied().unwrap_or_default()) {
+            return false;
+        }
+        let at = self.progress.get(&replica).map_or(self.since, |(_, at)| *at);
+        let is_stuck = is_late(at) && !Mutant::StuckCountsAsLive.planted();
+        if is_stuck {
+            Mark::StuckCountsAsAway.hit();
+        }
+        !is_stuck
+    }
+}
+
+/// A follower as its leader knows it.
+#[derive(Clone, Copy)]
+struct Known {
+    replica: ReplicaId,
+    matched: u64,
+    is_stranded: bool,
 }
 
 impl Replica {
     /// Takes what the leader tells.
     pub(super) fn take_held(&mut self, by_all: u64, by_live: u64) {
-        self.retain.learn(by_all, by_live);
+        (self.retain.by_all, self.retain.by_live) = (by_all, by_live.max(by_all));
         self.cut_needless();
     }
 
@@ -64,11 +99,15 @@ impl Replica {
         self.cut_log(self.retain.by_all);
     }
 
-    /// Cuts off all flushed entries, but for entries that a replica lacks which is not away.
-    pub(in super::super) fn shorten(&mut self, step: &mut Step<'_>) {
+    /// Cuts off all flushed entries, but for what `keep` names.
+    pub(in super::super) fn shorten(&mut self, keep: Keep, step: &mut Step<'_>) {
         self.look_at_disks(step);
-        self.cut_log(self.retain.by_live);
-        if self.cut.is_some_and(|start| start.index > self.retain.by_all) {
+        let held = match keep {
+            Keep::ForLive => self.retain.by_live,
+            Keep::Nothing => self.flushed,
+        };
+        if self.cut_log(held) && self.flushed.min(held) > self.retain.by_all {
+            Mark::LogCutAllTheSame.hit();
             step.out.let_go.push(self.group);
         }
     }
@@ -101,20 +140,40 @@ impl Replica {
         }
         let timeouts = u32::try_from(step.limits.shape.away_timeouts).unwrap_or(u32::MAX);
         let patience = step.limits.election_timeout.saturating_mul(timeouts);
-        let own = self.raft.raft.raft_log.persisted;
-        let matched = |id: ReplicaId| self.raft.raft.prs().get(id.0).map_or(0, |at| at.matched);
-        let mut all: Vec<u64> = self.others().map(|other| matched(other.replica)).collect();
-        let live = self.others().filter(|other| {
-            let heard = self.retain.heard.get(&other.replica).copied().unwrap_or_default();
-            heard.max(self.retain.since).after(patience) > step.now
-        });
-        let by_live = live.map(|other| matched(other.replica)).min().unwrap_or(own);
-        all.sort_unstable_by(|one, other| other.cmp(one));
-        let by_all = all.last().copied().unwrap_or(own);
+        let (own, last) = (self.raft.raft.raft_log.persisted, self.raft.raft.raft_log.last_index());
+        let others = self.known();
+        for other in &others {
+            self.retain.look(other.replica, other.matched, last, step.now);
+        }
+        let helped = || others.iter().filter(|other| !other.is_stranded);
+        let live = helped().filter(|of| self.retain.is_live(of.replica, patience, step.now));
+        let by_live = live.map(|other| other.matched).min().unwrap_or(own);
+        let by_all = helped().map(|other| other.matched).min().unwrap_or(own);
         // Others that are a majority together with this one.
+        let mut all: Vec<u64> = others.iter().map(|other| other.matched).collect();
+        all.sort_unstable_by(|one, other| other.cmp(one));
         let by_majority = all.get(..self.members.len() / 2).and_then(<[u64]>::last);
-        let by_live = by_live.min(by_majority.copied().unwrap_or(own));
-        self.retain.learn(by_all.min(own), by_live.min(own));
+        let bound = by_majority.map_or(own, |by_majority| own.min(*by_majority));
+        self.retain.by_all = by_all.min(bound);
+        self.retain.by_live = by_live.min(bound).max(self.retain.by_all);
+    }
+
+    /// Returns what is known of the other replicas (rule 5 of the file header).
+    fn known(&mut self) -> Vec<Known> {
+        let start = self.raft.store().start().index;
+        let (progress, by_all) = (self.raft.raft.prs(), self.retain.by_all);
+        let matched = |id: ReplicaId| progress.get(id.0).map_or(0, |at| at.matched);
+        self.seeded.retain(|replica, _| matched(*replica) < start);
+        let of = |other: super::super::data::Member| {
+            let replica = other.replica;
+            let is_stranded = self.seeded.contains_key(&replica);
+            if is_stranded {
+                Mark::StrandedLeftOut.hit();
+            }
+            let known = Some(matched(replica)).filter(|matched| *matched > 0 || is_stranded);
+            Known { replica, matched: known.unwrap_or(by_all), is_stranded }
+        };
+        self.others().map(of).collect()
     }
 
     /// Cuts off all flushed entries once no replica needs one of them.
@@ -124,10 +183,13 @@ impl Replica {
         }
     }
 
-    fn cut_log(&mut self, held: u64) {
+    /// Cuts off the flushed entries up to `held`. Returns true if there were any.
+    fn cut_log(&mut self, held: u64) -> bool {
         let to = self.flushed.min(held);
-        if to > self.raft.store().start().index {
+        let cuts = to > self.raft.store().start().index;
+        if cuts {
             self.cut = Some(self.raft.mut_store().compact(to));
         }
+        cuts
     }
 }

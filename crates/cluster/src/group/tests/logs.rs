@@ -133,7 +133,7 @@ fn entries_that_a_replica_lacks_stay_on_all_others_until_it_has_them() {
         nodes.step(node, [Input::Flushed { group: GROUP, index: last.index }]);
         assert!(nodes.saved[&node].start.index <= last.index - 6000, "the replica needs them");
         // The replica was heard a moment ago.
-        nodes.step(node, [Input::Shorten { group: GROUP }]);
+        nodes.step(node, [Input::Shorten { group: GROUP, keep: Keep::ForLive }]);
         assert!(nodes.saved[&node].start.index <= last.index - 6000, "the replica needs them");
     }
     nodes.cut.clear();
@@ -188,7 +188,7 @@ fn a_log_that_is_too_long_leaves_a_majority_what_it_needs() {
     nodes.settle();
     nodes.step(leader, [Input::Flushed { group: GROUP, index: held.index }]);
     assert!(nodes.saved[&leader].start.index < held.index, "two replicas lack it");
-    nodes.step(leader, [Input::Shorten { group: GROUP }]);
+    nodes.step(leader, [Input::Shorten { group: GROUP, keep: Keep::ForLive }]);
     assert_eq!(nodes.saved[&leader].start, held, "a majority has it");
 }
 
@@ -200,7 +200,7 @@ fn a_log_is_cut_at_what_is_flushed_and_a_replica_behind_it_needs_seeding() {
     nodes.step(leader, [Input::Flushed { group: GROUP, index: last.index - 5 }]);
     assert!(nodes.saved[&leader].start.index <= last.index - 20);
     nodes.ticks(400);
-    nodes.step(leader, [Input::Shorten { group: GROUP }]);
+    nodes.step(leader, [Input::Shorten { group: GROUP, keep: Keep::ForLive }]);
     assert_eq!(nodes.saved[&leader].start.index, last.index - 5, "nothing is kept any more");
     nodes.cut.clear();
     nodes.ticks(5);
@@ -219,6 +219,85 @@ fn a_log_is_cut_at_what_is_flushed_and_a_replica_behind_it_needs_seeding() {
     nodes.ticks(15);
     assert!(nodes.is_applied(99));
     assert_eq!(nodes.commands(behind), ["after"]);
+}
+
+#[test]
+fn a_replica_that_the_log_cannot_help_keeps_no_log_when_it_is_back() {
+    let mut nodes = Nodes::new(3, Shape::DEFAULT);
+    let (leader, behind) = leave_behind(&mut nodes, 20);
+    let other = (1..=3).find(|node| ![leader, behind].contains(node)).unwrap();
+    let last = nodes.applied[&leader].last().unwrap().id;
+    nodes.step(leader, [Input::Flushed { group: GROUP, index: last.index }]);
+    nodes.ticks(400);
+    nodes.step(leader, [Input::Shorten { group: GROUP, keep: Keep::ForLive }]);
+    assert_eq!(nodes.saved[&leader].start, last);
+    nodes.cut.clear();
+    nodes.ticks(50);
+    assert!(told(&nodes, leader, behind).is_behind, "it is heard, and it is behind");
+    for ticket in 21..=40 {
+        nodes.propose(leader, ticket, None, b"0123456789");
+        nodes.settle();
+    }
+    nodes.ticks(3);
+    let last = nodes.applied[&leader].last().unwrap().id;
+    for node in [leader, other] {
+        nodes.step(node, [Input::Flushed { group: GROUP, index: last.index }]);
+    }
+    nodes.ticks(3);
+    for node in [leader, other] {
+        assert_eq!(nodes.saved[&node].start, last, "nobody needs the entries on node {node}");
+    }
+}
+
+#[test]
+fn a_replica_that_is_heard_and_gets_not_one_entry_further_is_away() {
+    let mut nodes = Nodes::new(3, Shape::DEFAULT);
+    let leader = nodes.elect();
+    let stuck = leader % 3 + 1;
+    let other = (1..=3).find(|node| ![leader, stuck].contains(node)).unwrap();
+    nodes.slow_disk.insert(stuck);
+    nodes.propose(leader, 1, None, b"one");
+    nodes.settle();
+    nodes.ticks(3);
+    let last = nodes.applied[&leader].last().unwrap().id;
+    let shorten = |nodes: &mut Nodes, keep: Keep| {
+        for node in [leader, other] {
+            nodes.step(node, [Input::Flushed { group: GROUP, index: last.index }]);
+            nodes.step(node, [Input::Shorten { group: GROUP, keep }]);
+        }
+        [leader, other].map(|node| nodes.saved[&node].start == last)
+    };
+    assert_eq!(shorten(&mut nodes, Keep::ForLive), [false; 2], "it may get on");
+    nodes.ticks(400);
+    assert_eq!(nodes.leader(), Some(leader), "it is heard");
+    assert_eq!(shorten(&mut nodes, Keep::ForLive), [true; 2]);
+}
+
+#[test]
+fn a_replica_that_gets_on_slowly_is_not_away_and_a_log_that_is_far_too_long_keeps_nothing_for_it() {
+    let mut nodes = Nodes::new(3, Shape::DEFAULT);
+    let leader = nodes.elect();
+    let slow = leader % 3 + 1;
+    nodes.slow_disk.insert(slow);
+    for ticket in 1..=6 {
+        nodes.propose(leader, ticket, None, b"0123456789");
+        nodes.settle();
+        nodes.ticks(1);
+        if ticket > 1 {
+            // One entry stays behind all the time.
+            nodes.ticks(100);
+        }
+        let next = nodes.unsaved[&slow] - 1;
+        nodes.step(slow, [Input::Saved { round: next }]);
+        nodes.settle();
+    }
+    let last = nodes.applied[&leader].last().unwrap().id;
+    nodes.step(leader, [Input::Flushed { group: GROUP, index: last.index }]);
+    nodes.step(leader, [Input::Shorten { group: GROUP, keep: Keep::ForLive }]);
+    let has = told(&nodes, leader, slow).matched.unwrap();
+    assert!(has < last.index && nodes.saved[&leader].start.index <= has, "it gets on");
+    nodes.step(leader, [Input::Shorten { group: GROUP, keep: Keep::Nothing }]);
+    assert_eq!(nodes.saved[&leader].start, last, "a majority has all of it");
 }
 
 /// Returns what a leader tells of a member.
@@ -254,7 +333,7 @@ fn a_follower_that_needed_seeding_in_an_earlier_term_is_not_behind_for_being_awa
     let last = nodes.applied[&leader].last().unwrap().id;
     nodes.step(leader, [Input::Flushed { group: GROUP, index: last.index }]);
     nodes.ticks(400);
-    nodes.step(leader, [Input::Shorten { group: GROUP }]);
+    nodes.step(leader, [Input::Shorten { group: GROUP, keep: Keep::ForLive }]);
     nodes.cut.clear();
     nodes.ticks(5);
     assert!(told(&nodes, leader, behind).is_behind);

@@ -27,7 +27,7 @@ pub(super) fn add(readings: &NodeReadings, families: &mut Families) {
         ),
         (
             "stele_cluster_stranded_followers",
-            "Followers of tablets led by this node that were away for so long that the log has not kept what they lack.",
+            "Followers of tablets led by this node that were away, or got no further, for so long that the log has not kept what they lack.",
             readings.behind,
         ),
         (
