@@ -6,9 +6,10 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A running etcd, which is killed when it is dropped.
+/// An etcd, which is killed when it is dropped. It runs, or was stopped and can be started again.
 pub(super) struct Etcd {
-    process: Child,
+    command: Command,
+    process: Option<Child>,
     pub(super) address: String,
     _dir: tempfile::TempDir,
 }
@@ -38,15 +39,29 @@ impl Etcd {
         ] {
             command.arg(name).arg(format!("{scheme}://{value}"));
         }
-        command.args(flags);
-        let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let etcd = Self { process, address, _dir: dir };
+        command.args(flags).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut etcd = Self { command, process: None, address, _dir: dir };
+        etcd.run();
+        Some(etcd)
+    }
+
+    /// Starts it, with the data that it has, and waits until it listens.
+    pub(super) fn run(&mut self) {
+        assert!(self.process.is_none(), "etcd still runs");
+        self.process = Some(self.command.spawn().unwrap());
         let begun = Instant::now();
-        while TcpStream::connect(&etcd.address).is_err() {
-            assert!(begun.elapsed() < SOON, "etcd does not listen on {}", etcd.address);
+        while TcpStream::connect(&self.address).is_err() {
+            assert!(begun.elapsed() < SOON, "etcd does not listen on {}", self.address);
             std::thread::sleep(Duration::from_millis(20));
         }
-        Some(etcd)
+    }
+
+    /// Ends it as a crash would.
+    pub(super) fn stop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
     }
 }
 
@@ -65,7 +80,6 @@ fn program() -> Option<OsString> {
 
 impl Drop for Etcd {
     fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        self.stop();
     }
 }

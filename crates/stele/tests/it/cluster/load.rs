@@ -1,7 +1,8 @@
-//! Writers that go from node to node, and know what was acknowledged.
+//! Writers that go from node to node, know what was acknowledged, and look for it meanwhile.
 
 use super::SOON;
 use crate::kill9::wire::{Client, integer, set};
+use base::env::Rng;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,10 +10,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
+use tonic::Status;
 
 const WRITERS: usize = 6;
 /// Acknowledged writes that show that the cluster works.
 const MORE: u64 = 50;
+/// Acknowledged writes that show that a node works.
+const MORE_EACH: u64 = 20;
 /// Longest wait for an answer, after which a client asks another node.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
 
@@ -27,20 +31,37 @@ pub(super) struct Known {
     doubts: u64,
 }
 
-pub(super) struct Load {
-    addresses: Vec<SocketAddr>,
+/// A request that a node did not carry out.
+#[derive(Debug, Clone)]
+pub(super) struct Failure {
+    pub(super) address: SocketAddr,
+    /// The request and its outcome, for people.
+    pub(super) what: String,
+}
+
+/// A node as the writers know it.
+struct Place {
+    address: SocketAddr,
     acknowledged: AtomicU64,
+}
+
+pub(super) struct Load {
+    places: Vec<Place>,
     stop: AtomicBool,
     known: parking_lot::Mutex<Vec<Known>>,
+    failures: parking_lot::Mutex<Vec<Failure>>,
 }
 
 impl Load {
     pub(super) fn new(addresses: Vec<SocketAddr>) -> Self {
-        let (acknowledged, stop, known) = Default::default();
-        Self { addresses, acknowledged, stop, known }
+        let place = |address| Place { address, acknowledged: AtomicU64::new(0) };
+        let (stop, known, failures) = Default::default();
+        Self { places: addresses.into_iter().map(place).collect(), stop, known, failures }
     }
 
+    /// Starts the writers, which go on from what they know if they were stopped.
     pub(super) fn start(load: &Arc<Self>, runtime: &Runtime) -> Vec<JoinHandle<()>> {
+        load.stop.store(false, Ordering::SeqCst);
         let write = |writer| {
             let load = Arc::clone(load);
             runtime.spawn(async move {
@@ -51,14 +72,39 @@ impl Load {
         (0..WRITERS).map(write).collect()
     }
 
+    fn acknowledged(&self) -> Vec<u64> {
+        self.places.iter().map(|place| place.acknowledged.load(Ordering::SeqCst)).collect()
+    }
+
     /// Waits until more writes were acknowledged.
     pub(super) fn wait_for_more(&self, when: &str) {
-        let wanted = self.acknowledged.load(Ordering::SeqCst) + MORE;
+        let wanted = self.acknowledged().iter().sum::<u64>() + MORE;
+        self.wait(when, |now| now.iter().sum::<u64>() >= wanted);
+    }
+
+    /// Waits until each node has acknowledged more writes.
+    pub(super) fn wait_for_more_at_each(&self, when: &str) {
+        let before = self.acknowledged();
+        let more = |(now, before): (&u64, &u64)| *now >= before + MORE_EACH;
+        self.wait(when, |now| now.iter().zip(&before).all(more));
+    }
+
+    fn wait(&self, when: &str, met: impl Fn(&[u64]) -> bool) {
         let begun = Instant::now();
-        while self.acknowledged.load(Ordering::SeqCst) < wanted {
+        while !met(&self.acknowledged()) {
             assert!(begun.elapsed() < SOON, "writes do not go on {when}");
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// Takes the requests that failed since the last call. Refused connections are not among them.
+    pub(super) fn take_failures(&self) -> Vec<Failure> {
+        std::mem::take(&mut self.failures.lock())
+    }
+
+    /// Returns the number of rows and increments that were acknowledged. Writers that still write are left out.
+    pub(super) fn known(&self) -> u64 {
+        self.known.lock().iter().map(|known| known.rows + known.added).sum()
     }
 
     pub(super) async fn stop(&self, writers: Vec<JoinHandle<()>>) {
@@ -69,12 +115,15 @@ impl Load {
     }
 
     async fn write(&self, writer: usize) -> Known {
-        let mut known = Known { writer, ..Known::default() };
+        let mut known = self.take_known(writer);
+        let mut rng = Rng::new(writer as u64);
         let mut at = writer;
         while !self.stop.load(Ordering::SeqCst) {
-            let address = self.addresses[at % self.addresses.len()];
-            if let Ok(client) = Client::try_connect(address).await {
-                self.write_to(client, &mut known).await;
+            let place = &self.places[at % self.places.len()];
+            if let Ok(client) = Client::try_connect(place.address).await
+                && let Err(what) = self.write_to(place, client, &mut known, &mut rng).await
+            {
+                self.failures.lock().push(Failure { address: place.address, what });
             }
             at += 1;
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -82,27 +131,42 @@ impl Load {
         known
     }
 
-    /// Writes to one node until it fails, or some writes were made.
-    async fn write_to(&self, mut client: Client, known: &mut Known) {
+    fn take_known(&self, writer: usize) -> Known {
+        let mut known = self.known.lock();
+        let at = known.iter().position(|known| known.writer == writer);
+        at.map_or(Known { writer, ..Known::default() }, |at| known.swap_remove(at))
+    }
+
+    /// Writes to one node and reads from it, until it fails, or some writes were made.
+    async fn write_to(
+        &self,
+        place: &Place,
+        mut client: Client,
+        known: &mut Known,
+        rng: &mut Rng,
+    ) -> Result<(), String> {
         for _ in 0..10 {
             let (writer, next) = (known.writer, known.rows);
             let value = set("a", "q", next.to_string().into());
             // A row that failed is written again: the same value.
             let row = row(writer, next);
-            match tokio::time::timeout(ANSWER_MAX, client.mutate_row(&row, vec![value])).await {
-                Ok(Ok(())) => known.rows += 1,
-                _ => return,
+            answer("a write", client.mutate_row(&row, vec![value])).await?;
+            known.rows += 1;
+            place.acknowledged.fetch_add(1, Ordering::SeqCst);
+            let added = answer("an increment", client.increment(&counter(writer))).await;
+            match &added {
+                Ok(_) => known.added += 1,
+                Err(_) => known.doubts += 1,
             }
-            self.acknowledged.fetch_add(1, Ordering::SeqCst);
-            let counter = counter(writer);
-            match tokio::time::timeout(ANSWER_MAX, client.increment(&counter)).await {
-                Ok(Ok(_)) => known.added += 1,
-                _ => {
-                    known.doubts += 1;
-                    return;
-                }
-            }
+            known.expect_count(added?, place.address);
+            let read = rng.below(known.rows);
+            let key = self::row(writer, read);
+            let found = answer("a read", client.try_read(&key)).await?;
+            let cells = found.get(&key);
+            let cells = cells.unwrap_or_else(|| panic!("{} lacks row {key}", place.address));
+            assert_eq!(cells[&("a".to_owned(), "q".to_owned())][0], read.to_string(), "{key}");
         }
+        Ok(())
     }
 
     /// Compares what a node reads with what is known.
@@ -119,14 +183,33 @@ impl Load {
                 let value = &cells[&("a".to_owned(), "q".to_owned())];
                 assert_eq!(value[0], at.to_string(), "{row} at {address}");
             }
-            let Known { added, doubts, writer, .. } = known;
-            let cells = found.get(&counter(*writer));
+            let cells = found.get(&counter(known.writer));
             let count = cells.map_or(0, |cells| integer(&cells[&("count".into(), "n".into())][0]));
-            assert!(
-                (*added..=added + doubts).contains(&count),
-                "writer {writer} at {address}: {count} of {added} and {doubts} in doubt"
-            );
+            known.expect_count(count, address);
         }
+    }
+}
+
+impl Known {
+    /// Checks that a counter has what was acknowledged, and no more than was tried.
+    fn expect_count(&self, count: u64, address: SocketAddr) {
+        let Self { added, doubts, writer, .. } = self;
+        assert!(
+            (*added..=added + doubts).contains(&count),
+            "writer {writer} at {address}: {count} of {added} and {doubts} in doubt"
+        );
+    }
+}
+
+/// Waits for the answer to a request; the error says what failed.
+async fn answer<T>(
+    what: &str,
+    request: impl Future<Output = Result<T, Status>>,
+) -> Result<T, String> {
+    match tokio::time::timeout(ANSWER_MAX, request).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(status)) => Err(format!("{what}: {status}")),
+        Err(_) => Err(format!("{what}: no answer in {ANSWER_MAX:?}")),
     }
 }
 

@@ -3,6 +3,7 @@
 //! Acknowledged writes must be there on every node, and writes must go on while a node is down. The
 //! directory is a file, and an etcd if there is one (`STELE_ETCD` names it).
 
+mod endurance;
 mod etcd;
 mod load;
 
@@ -89,8 +90,7 @@ fn an_etcd_by_tls_knows_its_clients_and_is_known_by_them() {
 }
 
 fn survives(dir: &Path, directory: &str) {
-    let founded = run(&["cluster", "init", "--etcd", directory, "--replicas", "3"]);
-    assert!(founded.status.success(), "{}", stderr(&founded));
+    found(directory);
     let mut servers: Vec<_> = (1..=3).map(|node| start(dir, directory, node)).collect();
     let addresses: Vec<_> = servers.iter().map(Server::bigtable).collect();
     let runtime = Runtime::new().unwrap();
@@ -117,6 +117,12 @@ fn survives(dir: &Path, directory: &str) {
     for server in &mut servers {
         assert!(server.terminate().success());
     }
+}
+
+/// Founds a cluster with three replicas of each tablet.
+fn found(directory: &str) {
+    let founded = run(&["cluster", "init", "--etcd", directory, "--replicas", "3"]);
+    assert!(founded.status.success(), "{}", stderr(&founded));
 }
 
 /// Starts a node; it has its ports again when it is restarted.

@@ -141,6 +141,14 @@ impl Client {
 
     /// The rows whose keys start with `prefix`.
     pub(crate) async fn read(&mut self, prefix: &str) -> BTreeMap<String, Cells> {
+        self.try_read(prefix).await.unwrap()
+    }
+
+    /// As `read`, of a server that may be killed meanwhile.
+    pub(crate) async fn try_read(
+        &mut self,
+        prefix: &str,
+    ) -> Result<BTreeMap<String, Cells>, Status> {
         use data::row_range::{EndKey, StartKey};
         let range = data::RowRange {
             start_key: Some(StartKey::StartKeyClosed(prefix.to_owned().into())),
@@ -151,16 +159,16 @@ impl Client {
             rows: Some(data::RowSet { row_ranges: vec![range], ..Default::default() }),
             ..Default::default()
         };
-        let mut replies = self.data.read_rows(request).await.unwrap().into_inner();
+        let mut replies = self.data.read_rows(request).await?.into_inner();
         let mut rows = BTreeMap::new();
         let mut reader = Reader::default();
-        while let Some(reply) = replies.message().await.unwrap() {
+        while let Some(reply) = replies.message().await? {
             for chunk in reply.chunks {
                 reader.take(chunk, &mut rows);
             }
         }
         assert_eq!(reader.row, Cells::new(), "the last row was not committed");
-        rows
+        Ok(rows)
     }
 }
 
