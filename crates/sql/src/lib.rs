@@ -23,7 +23,8 @@ pub mod values;
 pub mod wide;
 
 pub use door::{
-    Bounds, Counts, CurrentTls, Door, NodeDoor, Options as DoorOptions, Parts as DoorParts, Seat,
-    Trust,
+    Bounds, Counts, CurrentTls, Door, EndedStatement, Kept, NodeDoor, Observer,
+    Options as DoorOptions, Parts as DoorParts, Seat, Trust,
 };
+pub use query::QueryMemory;
 pub use threads::STACK_BYTES;

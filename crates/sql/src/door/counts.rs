@@ -1,11 +1,84 @@
 //! Counts of what the door did, for the metrics of the server.
 
+use crate::statement::Parsed;
+use base::histogram::{Buckets, Histogram};
+use datafusion::sql::sqlparser::ast::Statement;
 use relational::SqlState;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-/// Kinds of statements, by the first word of their tags.
-const KINDS: [&str; 8] =
-    ["select", "insert", "update", "delete", "copy", "transaction", "schema", "other"];
+/// Kinds of statements, as metrics name them.
+const KINDS: [&str; 9] =
+    ["select", "insert", "update", "delete", "copy", "transaction", "schema", "prepare", "other"];
+/// Ends of statements, as metrics name them.
+const RESULTS: [&str; 2] = ["ok", "error"];
+
+/// A kind of statements: a place in [`KINDS`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Kind(usize);
+
+impl Kind {
+    /// Parsing and planning a statement for later.
+    pub(crate) const PREPARE: Self = Self(KINDS.len() - 2);
+
+    fn named(label: &str) -> Self {
+        Self(KINDS.iter().position(|known| *known == label).unwrap_or(KINDS.len() - 1))
+    }
+
+    /// Returns the kind of a statement that ended well, by the first word of its tag.
+    pub(crate) fn of_tag(tag: &str) -> Self {
+        Self::named(match tag.split(' ').next().unwrap_or_default() {
+            "SELECT" | "FETCH" => "select",
+            "INSERT" => "insert",
+            "UPDATE" => "update",
+            "DELETE" => "delete",
+            "COPY" => "copy",
+            "PREPARE" => "prepare",
+            "BEGIN" | "START" | "COMMIT" | "ROLLBACK" | "SAVEPOINT" | "RELEASE" => "transaction",
+            "CREATE" | "ALTER" | "DROP" | "TRUNCATE" | "COMMENT" | "GRANT" | "REVOKE" => "schema",
+            _ => "other",
+        })
+    }
+
+    /// Returns the kind of a statement that may yet fail.
+    pub(crate) fn of(parsed: &Parsed) -> Self {
+        let Parsed::Tree(tree) = parsed else { return Self::named("other") };
+        Self::named(match &**tree {
+            Statement::Query(_) | Statement::Fetch { .. } => "select",
+            Statement::Insert(_) => "insert",
+            Statement::Update(_) => "update",
+            Statement::Delete(_) => "delete",
+            Statement::Copy { .. } => "copy",
+            Statement::Prepare { .. } => "prepare",
+            Statement::StartTransaction { .. }
+            | Statement::Commit { .. }
+            | Statement::Rollback { .. }
+            | Statement::Savepoint { .. }
+            | Statement::ReleaseSavepoint { .. } => "transaction",
+            Statement::CreateTable(_)
+            | Statement::CreateIndex(_)
+            | Statement::CreateView(_)
+            | Statement::CreateSequence { .. }
+            | Statement::CreateSchema { .. }
+            | Statement::CreateRole(_)
+            | Statement::AlterTable(_)
+            | Statement::AlterIndex { .. }
+            | Statement::AlterRole { .. }
+            | Statement::Drop { .. }
+            | Statement::Truncate(_)
+            | Statement::Comment { .. }
+            | Statement::Grant(_)
+            | Statement::Revoke(_) => "schema",
+            _ => "other",
+        })
+    }
+
+    /// Returns the label of the kind in metrics.
+    pub(crate) fn label(self) -> &'static str {
+        KINDS[self.0]
+    }
+}
 
 /// Classes of errors: the first two characters of their states, and what stands for all others.
 const ERROR_CLASSES: [&str; 12] =
@@ -20,6 +93,8 @@ pub struct Counts {
     committed: AtomicU64,
     rolled_back: AtomicU64,
     statements: [AtomicU64; KINDS.len()],
+    /// Latencies by kind and result; made when the first statement ends so.
+    latency: [[OnceLock<Histogram>; RESULTS.len()]; KINDS.len()],
     errors: [AtomicU64; ERROR_CLASSES.len()],
 }
 
@@ -55,21 +130,16 @@ impl Counts {
         self.rolled_back.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a statement that ended well, by its tag.
-    pub(crate) fn statement(&self, tag: &str) {
-        let kind = match tag.split(' ').next().unwrap_or_default() {
-            "SELECT" | "FETCH" => "select",
-            "INSERT" => "insert",
-            "UPDATE" => "update",
-            "DELETE" => "delete",
-            "COPY" => "copy",
-            "BEGIN" | "START" | "COMMIT" | "ROLLBACK" | "SAVEPOINT" | "RELEASE" => "transaction",
-            "CREATE" | "ALTER" | "DROP" | "TRUNCATE" | "COMMENT" | "GRANT" | "REVOKE" => "schema",
-            _ => "other",
-        };
-        if let Some(at) = KINDS.iter().position(|known| *known == kind) {
-            self.statements[at].fetch_add(1, Ordering::Relaxed);
-        }
+    /// Counts a statement that ended well.
+    pub(crate) fn statement(&self, kind: Kind) {
+        self.statements[kind.0].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts the time of a statement, or of a part of it that was fetched, by the label of its kind. Of a label that is
+    /// not known it counts as `other`.
+    pub fn took(&self, kind: &str, is_error: bool, time: Duration) {
+        let latency = &self.latency[Kind::named(kind).0][usize::from(is_error)];
+        latency.get_or_init(Histogram::of_durations).record_time(time);
     }
 
     /// Counts an error that a client was told of.
@@ -103,6 +173,16 @@ impl Counts {
     pub fn statements(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let counts = self.statements.iter().map(|count| count.load(Ordering::Relaxed));
         KINDS.into_iter().zip(counts)
+    }
+
+    /// Returns the latencies of each kind and result that statements had, in microseconds.
+    pub fn latency(&self) -> impl Iterator<Item = (&'static str, &'static str, Buckets)> {
+        KINDS.into_iter().zip(&self.latency).flat_map(|(kind, results)| {
+            let read = move |(result, histogram): (_, &OnceLock<Histogram>)| {
+                Some((kind, result, histogram.get()?.read()))
+            };
+            RESULTS.into_iter().zip(results).filter_map(read)
+        })
     }
 
     /// Returns the number of errors of each class.

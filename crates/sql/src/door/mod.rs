@@ -20,6 +20,7 @@ mod counts;
 mod deadline;
 mod forward;
 mod node;
+mod observe;
 mod report;
 pub(crate) mod scram;
 mod shape;
@@ -29,11 +30,14 @@ mod wire;
 pub(crate) use activity::SessionInfo;
 pub use counts::Counts;
 pub use node::{NodeDoor, Seat};
+pub use observe::{EndedStatement, Kept, Observer};
 pub use wire::Bounds;
 
 pub(crate) use builds::{Build, Builds};
 pub(crate) use cancel::{Cancel, Registered};
+pub(crate) use counts::Kind;
 pub(crate) use deadline::Watch;
+pub(crate) use observe::Underway;
 pub(crate) use report::{Notice, Severity, error_message};
 pub(crate) use scram::Secret;
 pub(crate) use shape::check as fuzz_shape;
@@ -43,7 +47,7 @@ pub(crate) use wire::{Broken, Inbound, Refusal};
 /// A connection, plain or by TLS.
 pub(crate) type Wire = wire::Wire<pgwire::tokio::server::MaybeTls>;
 
-use crate::query;
+use crate::query::{self, QueryMemory};
 use crate::session::Session;
 use crate::threads::SessionThreads;
 use crate::wide::BigtableReads;
@@ -84,6 +88,8 @@ pub struct Options {
     pub trust: Trust,
     /// Version of the server, for `server_version`.
     pub version: &'static str,
+    /// Is told of each statement, if there is one.
+    pub observer: Option<Arc<dyn Observer>>,
 }
 
 impl Default for Options {
@@ -95,6 +101,7 @@ impl Default for Options {
             search: Duration::from_secs(10),
             trust: Trust::Loopback,
             version: env!("CARGO_PKG_VERSION"),
+            observer: None,
         }
     }
 }
@@ -142,6 +149,11 @@ impl Parts {
             counts: Arc::clone(&self.counts),
             over: watch::Sender::new(false),
         }))
+    }
+
+    /// Returns the memory of the queries of all doors.
+    pub fn query_memory(&self) -> QueryMemory {
+        self.engine.memory()
     }
 
     /// Returns the counts of all doors.

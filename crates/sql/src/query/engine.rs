@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use datafusion::execution::TaskContext;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
-use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
+use datafusion::execution::memory_pool::{FairSpillPool, MemoryPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::{AggregateUDF, WindowUDF};
@@ -51,10 +51,30 @@ impl Default for EngineOptions {
     }
 }
 
+/// The memory that all queries have together. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct QueryMemory {
+    pool: Arc<dyn MemoryPool>,
+    max: usize,
+}
+
+impl QueryMemory {
+    /// Returns the bytes that queries hold now.
+    pub fn bytes(&self) -> usize {
+        self.pool.reserved()
+    }
+
+    /// Returns the bytes that they may hold.
+    pub fn max(&self) -> usize {
+        self.max
+    }
+}
+
 /// Plans and runs queries. Shared by all sessions.
 pub struct Engine {
     config: SessionConfig,
     runtime: Arc<RuntimeEnv>,
+    memory_bytes: usize,
     pub(super) aggregates: HashMap<String, Arc<AggregateUDF>>,
     pub(super) windows: HashMap<String, Arc<WindowUDF>>,
     /// DataFusion's own rules, which run after the binding.
@@ -122,6 +142,7 @@ impl Engine {
         Ok(Arc::new(Self {
             config,
             runtime,
+            memory_bytes: options.memory_bytes,
             aggregates,
             windows,
             rules,
@@ -130,6 +151,11 @@ impl Engine {
             bigtable,
             threads,
         }))
+    }
+
+    /// Returns the memory of all queries.
+    pub(crate) fn memory(&self) -> QueryMemory {
+        QueryMemory { pool: Arc::clone(&self.runtime.memory_pool), max: self.memory_bytes }
     }
 
     /// Returns the configuration that planners read.

@@ -23,7 +23,7 @@ mod tables;
 pub(crate) use arrow::{field_of, scalar_value, type_of_arrow, type_of_field};
 pub(crate) use bind::{BoundFunction, external};
 pub(crate) use dialect::Dialect;
-pub use engine::{Engine, EngineOptions};
+pub use engine::{Engine, EngineOptions, QueryMemory};
 pub(crate) use errors::{from_datafusion, position_of};
 pub use plan::{OutColumn, Planned, QueryContext, RowStream, Run, plan};
 pub(crate) use provider::Provider;

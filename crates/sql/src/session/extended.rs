@@ -9,6 +9,7 @@ use super::block::failed;
 use super::portal::{Portal, Progress};
 use super::run::{columns_message, formats_of};
 use super::{Broken, Session, Stop};
+use crate::door::Kind;
 use crate::statement::{Prepared, parse};
 use crate::threads::aside_if_long;
 use crate::values;
@@ -64,7 +65,7 @@ impl Session {
 
     async fn sync(&mut self) -> Result<(), Stop> {
         let tag = self.uncommitted.take();
-        match self.commit_implicit().await {
+        match self.more_work().on(self.commit_implicit()).await {
             Ok(()) => {
                 if let Some(tag) = tag {
                     self.complete(tag)?;
@@ -95,12 +96,14 @@ impl Session {
         let types = message.type_oids.iter().map(|oid| type_of(*oid));
         let types = types.collect::<Result<Vec<_>, Error>>()?;
         let text = Arc::from(message.query.as_str());
+        self.begin_statement(Kind::PREPARE, &text);
         let prepared = match statements.pop() {
             Some(parsed) => self.prepare(text, parsed, types)?,
             None => Prepared::empty(text),
         };
         watch.flag().check()?;
         self.portals.keep(&message.name.unwrap_or_default(), Arc::new(prepared))?;
+        self.end_statement(Ok(Some("PREPARE")));
         Ok(self.wire.put(&PgWireBackendMessage::ParseComplete(ParseComplete::new()))?)
     }
 
@@ -177,8 +180,9 @@ impl Session {
             return Ok(self.wire.put(&empty)?);
         }
         let rows_max = usize::try_from(execute.max_rows).ok().filter(|max| *max > 0);
-        let outcome = self.run_portal(&mut portal, rows_max).await;
-        let ended = outcome?;
+        let prepared = &portal.prepared;
+        let work = self.begin_statement(Kind::of(prepared.parsed()), &prepared.text());
+        let ended = work.on(self.run_portal(&mut portal, rows_max)).await?;
         // Whatever ends a transaction or a part of it ends its own portal.
         let is_open = self.block.transaction().is_some() || portal.is_held;
         if is_open && !portal.prepared.ends_transaction() {
@@ -186,6 +190,7 @@ impl Session {
         }
         match ended {
             None => {
+                self.end_statement(Ok(None));
                 Ok(self.wire.put(&PgWireBackendMessage::PortalSuspended(PortalSuspended::new()))?)
             }
             Some(tag) if self.block.is_open() => self.complete(tag),

@@ -21,6 +21,7 @@ mod cursor;
 mod extended;
 mod known;
 mod live;
+mod observed;
 mod portal;
 mod run;
 mod sequences;
@@ -33,7 +34,8 @@ pub(crate) use settings::Settings;
 use settings::Span;
 
 use crate::door::{
-    Broken, Identity, Inbound, Notice, Refusal, Registered, Severity, Shared, Wire, error_message,
+    Broken, Identity, Inbound, Notice, Refusal, Registered, Severity, Shared, Underway, Wire,
+    error_message,
 };
 use crate::expression::EvalContext;
 use crate::statement::privilege::is_superuser;
@@ -110,6 +112,8 @@ pub(crate) struct Session {
     started: i64,
     /// Moment at which the statement runs out of time.
     deadline: Option<Duration>,
+    /// The statement whose end the client was not told yet.
+    underway: Option<Underway>,
     /// Keys that the session holds for its client.
     advisory: Arc<AdvisoryLocks>,
 }
@@ -139,6 +143,7 @@ impl Session {
             noted: Arc::default(),
             started: 0,
             deadline: None,
+            underway: None,
             settings: Settings::new(
                 &identity.user,
                 is_superuser(&shared.database.catalog(), &identity.user),
@@ -171,6 +176,7 @@ impl Session {
                 self.tell_last(&Error::new(SqlState::PROTOCOL_VIOLATION, message));
             }
         }
+        self.end_statement(Err(SqlState::CONNECTION_FAILURE));
         self.portals.close_all();
         self.block.roll_back(&mut self.settings).await;
         self.wire.close().await;
@@ -288,6 +294,7 @@ impl Session {
         self.uncommitted = None;
         self.is_skipping = true;
         self.shared.counts.error(error.state);
+        self.end_statement(Err(error.state));
         self.put_notices()?;
         self.wire.put(&error_message(error, Severity::Error))?;
         self.block.fail(&mut self.settings).await;

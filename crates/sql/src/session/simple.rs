@@ -3,6 +3,7 @@
 //! The statements share one transaction, unless one of them opens or ends a block.
 
 use super::{Session, Stop};
+use crate::door::Kind;
 use crate::statement::{Parsed, parse};
 use crate::threads::aside_if_long;
 use pgwire::messages::PgWireBackendMessage;
@@ -30,25 +31,32 @@ impl Session {
         }
         let count = statements.len();
         for (number, parsed) in statements.into_iter().enumerate() {
-            let tag = self.execute_one(text, parsed).await?;
-            if number + 1 == count {
-                self.commit_implicit().await?;
-            }
+            let work = self.begin_statement(Kind::of(&parsed), text);
+            let tag = work.on(self.execute_one(text, parsed, number + 1 == count)).await?;
             self.complete(tag)?;
             self.wire.drain().await?;
         }
         Ok(())
     }
 
-    async fn execute_one(&mut self, text: &Arc<str>, parsed: Parsed) -> Result<String, Stop> {
+    async fn execute_one(
+        &mut self,
+        text: &Arc<str>,
+        parsed: Parsed,
+        is_last: bool,
+    ) -> Result<String, Stop> {
         let watch = self.watch();
         let prepared = Arc::new(self.prepare(Arc::clone(text), parsed, Vec::new())?);
-        self.run_to_end(prepared, Arc::from([]), watch).await
+        let tag = self.run_to_end(prepared, Arc::from([]), watch).await?;
+        if is_last {
+            self.commit_implicit().await?;
+        }
+        Ok(tag)
     }
 
     /// Tells the client that a statement is complete.
     pub(super) fn complete(&mut self, tag: String) -> Result<(), Stop> {
-        self.shared.counts.statement(&tag);
+        self.end_statement(Ok(Some(&tag)));
         self.put_notices()?;
         Ok(self.wire.put(&PgWireBackendMessage::CommandComplete(CommandComplete::new(tag)))?)
     }

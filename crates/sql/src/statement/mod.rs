@@ -26,6 +26,7 @@ pub(crate) mod privilege;
 mod rows;
 mod select;
 mod sequence_words;
+mod without_values;
 
 pub(crate) use bind::{Binder, Bound, Eval, literal};
 pub(crate) use copy::{CopyIn, CopyOut, fuzz as copy_fuzz};
@@ -35,6 +36,7 @@ pub(crate) use parse::{Parsed, TO_SCHEMA, parse};
 pub(crate) use plan::Prepared;
 pub(crate) use rows::{Column, Kept, Rows, Source};
 pub(crate) use sequence_words::{AlterSequence, Restart};
+pub(crate) use without_values::without_values;
 
 use crate::door::{Identity, Notice, Shared};
 use crate::expression::EvalContext;

@@ -9,6 +9,7 @@ mod foreign_keys;
 mod group;
 mod meaning;
 mod node;
+mod observed;
 mod privileges;
 mod protocol;
 mod refusals;

@@ -165,21 +165,20 @@ async fn serve_guarded(
     tokio::spawn(upkeep::run(Arc::clone(&store)));
     let traces = (config.traces.as_ref(), state.spans());
     let (explain, exporter) = Explain::new((config.slow_request, state.slow()), traces)?;
-    let observed = Observed { state: Arc::clone(&state), explain, gate: guard.gate.clone() };
-    let connections = accept(bigtable, Front::Bigtable);
     #[cfg(feature = "sql")]
     let sql = match sql_listener {
         None => None,
         Some(listener) => {
             let (tls, draining) = (guard.tls.clone(), draining.clone());
+            let seen = (&*state, explain.clone());
             Some(match &member {
-                None => sql::start(config, &store, tls, listener, draining, &state).await?,
-                Some(member) => {
-                    sql::start_on_node(config, member, tls, listener, draining, &state)?
-                }
+                None => sql::start(config, &store, tls, listener, draining, seen).await?,
+                Some(member) => sql::start_on_node(config, member, tls, listener, draining, seen)?,
             })
         }
     };
+    let observed = Observed { state: Arc::clone(&state), explain, gate: guard.gate.clone() };
+    let connections = accept(bigtable, Front::Bigtable);
     let mut grpc = match &member {
         None => front(config, &store, &guard, observed, connections, draining),
         Some(member) => {

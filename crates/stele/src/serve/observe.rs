@@ -7,7 +7,7 @@
 //! within its perf context, which explains it at its end (`explain`). Paths come from clients: one that is of no method of ours is
 //! counted as `unknown`, however it ends, so that labels stay few.
 
-use super::explain::{Ended, Explain, Traced};
+use super::explain::{Ended, Explain, Protocol, Traced};
 use super::metrics::requests::{InFlight, Requests};
 use super::request_id::{RequestId, RequestIds};
 use super::security::authenticate;
@@ -121,6 +121,7 @@ impl Drop for Call {
     fn drop(&mut self) {
         let Some(context) = self.context.as_deref() else { return };
         self.explain.ended(&Ended {
+            protocol: Protocol::Grpc,
             method: self.in_flight.method(),
             code: self.in_flight.code(),
             id: &self.id,

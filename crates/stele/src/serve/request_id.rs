@@ -66,6 +66,11 @@ impl RequestIds {
         if let Some(TraceParent { trace, .. }) = TraceParent::of(headers) {
             return RequestId::Trace(trace);
         }
+        self.own()
+    }
+
+    /// Returns the next id of the server.
+    pub(crate) fn own(&self) -> RequestId {
         RequestId::Own(self.process, self.next.fetch_add(1, Ordering::Relaxed))
     }
 }

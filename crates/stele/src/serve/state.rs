@@ -40,7 +40,7 @@ pub(crate) struct State {
     bounds: OnceLock<Bounds>,
     routes: OnceLock<Routes>,
     #[cfg(feature = "sql")]
-    sql: OnceLock<Arc<sql::Counts>>,
+    sql: OnceLock<(Arc<sql::Counts>, sql::QueryMemory)>,
     checkpoint_dir: Option<PathBuf>,
     requests: Requests,
     slow: Arc<SlowCounts>,
@@ -114,14 +114,14 @@ impl State {
     }
 
     #[cfg(feature = "sql")]
-    pub(crate) fn set_sql(&self, counts: Arc<sql::Counts>) {
-        let first = self.sql.set(counts);
+    pub(crate) fn set_sql(&self, counts: Arc<sql::Counts>, memory: sql::QueryMemory) {
+        let first = self.sql.set((counts, memory));
         assert!(first.is_ok(), "the door for SQL is opened once");
     }
 
-    /// Returns the counts of the door for PostgreSQL clients, once it is open.
+    /// Returns the counts of the door for PostgreSQL clients and the memory of its queries, once it is open.
     #[cfg(feature = "sql")]
-    pub(crate) fn sql(&self) -> Option<&Arc<sql::Counts>> {
+    pub(crate) fn sql(&self) -> Option<&(Arc<sql::Counts>, sql::QueryMemory)> {
         self.sql.get()
     }
 

@@ -165,3 +165,37 @@ fn lines_are_bounded_and_quick_requests_have_none() {
     });
     assert!(lines(&quick).is_empty(), "{}", quick.stderr());
 }
+
+#[cfg(feature = "sql")]
+#[test]
+fn a_slow_statement_tells_its_work_and_shows_no_value() {
+    let dir = tempfile::tempdir().unwrap();
+    let flags = ["--slow-request-ms=0", "--log-format=json", "--sql-listen=127.0.0.1:0"];
+    let server = Server::start(dir.path(), &flags);
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let client = crate::sql::connect(&server).await;
+        client.batch_execute("CREATE TABLE t (a int PRIMARY KEY, b text)").await.unwrap();
+        let insert = format!("INSERT INTO t VALUES (1, '{SECRET}')");
+        client.batch_execute(&insert).await.unwrap();
+        let line_of = |method, code| {
+            line(&server, move |line| line["method"] == method && line["code"] == code)
+        };
+        let written = line_of("insert", "00000");
+        assert_eq!(written["statement"], "INSERT INTO t VALUES (?, ?)");
+        let millis = |field: &str| written[field].as_f64().unwrap_or_default();
+        let waited = millis("log_sync_ms") + millis("commit_ms");
+        assert!(waited > 0.0 && waited <= millis("took_ms"), "{written}");
+        client.batch_execute("SELECT b FROM t WHERE a = 1").await.unwrap();
+        let read = line_of("select", "00000");
+        assert_eq!(read["session"], written["session"]);
+        assert_eq!(read["point_reads"], 1, "{read}");
+        client.batch_execute(&insert).await.unwrap_err();
+        assert_eq!(line_of("insert", "23505")["statement"], written["statement"]);
+        assert!(!server.stderr().contains(SECRET));
+    });
+    let (_, metrics) = server.get("/metrics");
+    for labels in [r#"result="ok",statement="insert""#, r#"result="error",statement="insert""#] {
+        let line = format!("stele_sql_statement_seconds_count{{{labels}}} 1");
+        assert!(metrics.lines().any(|have| have == line), "{line} not in\n{metrics}");
+    }
+}

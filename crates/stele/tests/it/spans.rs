@@ -174,6 +174,36 @@ fn a_write_has_spans_for_its_commit_and_its_sync() {
     });
 }
 
+#[cfg(feature = "sql")]
+#[test]
+fn a_statement_has_a_span_with_its_commit_and_its_sync() {
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let (address, mut spans) = collector().await;
+        let dir = tempfile::tempdir().unwrap();
+        let endpoint = format!("--otlp-endpoint=http://{address}");
+        let flags = [&*endpoint, "--otlp-sampling=1", "--sql-listen=127.0.0.1:0"];
+        let server = Server::start(dir.path(), &flags);
+        let client = crate::sql::connect(&server).await;
+        client.batch_execute("CREATE TABLE t (a int PRIMARY KEY)").await.unwrap();
+        client.batch_execute("INSERT INTO t VALUES (1)").await.unwrap();
+        let whole = loop {
+            let span = next(&mut spans).await;
+            if span.name == "insert" {
+                break span;
+            }
+        };
+        assert_eq!((whole.kind, whole.parent.is_empty()), (2, true));
+        let mut parts = Vec::new();
+        while parts.last().is_none_or(|last| last != "log_sync") {
+            let part = next(&mut spans).await;
+            assert_eq!((&part.trace, &part.parent), (&whole.trace, &whole.id), "{part:?}");
+            assert!(whole.begin <= part.begin && part.end <= whole.end, "{part:?} of {whole:?}");
+            parts.push(part.name);
+        }
+        assert!(parts.iter().any(|part| part == "commit"), "{parts:?}");
+    });
+}
+
 #[test]
 fn spans_for_a_collector_that_is_away_are_dropped_and_counted() {
     // A port without a listener: it was free just now.

@@ -45,7 +45,7 @@ fn blocks(text: &str) -> impl Iterator<Item = (&str, &str)> {
     blocks.map(|block| block.split_once('\n').unwrap())
 }
 
-async fn connect(server: &Server) -> Client {
+pub(crate) async fn connect(server: &Server) -> Client {
     let config = format!("host=127.0.0.1 port={} user=stele dbname=stele", server.sql().port());
     let (client, connection) = tokio_postgres::connect(&config, NoTls).await.unwrap();
     tokio::spawn(connection);

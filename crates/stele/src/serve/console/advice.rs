@@ -1,7 +1,7 @@
 //! Advice in plain words: what is wrong with the server, and what its operator can do.
 
 use super::super::state::Phase;
-use super::readings::EngineReading;
+use super::readings::{EngineReading, SQL_ERROR};
 use super::samples::Sample;
 use serde::Serialize;
 use std::sync::Arc;
@@ -127,17 +127,18 @@ fn errors(recent: &[Arc<Sample>]) -> Option<Advice> {
     let all: f64 = all.map(|operation| operation.per_second).sum();
     // A client that gives up, or asks for what is not there, is no fault of the server.
     let ours = |code: &str| {
-        !matches!(
-            code,
-            "CANCELLED"
-                | "NOT_FOUND"
-                | "INVALID_ARGUMENT"
-                | "ALREADY_EXISTS"
-                | "PERMISSION_DENIED"
-                | "UNAUTHENTICATED"
-                | "FAILED_PRECONDITION"
-                | "UNIMPLEMENTED"
-        )
+        code != SQL_ERROR
+            && !matches!(
+                code,
+                "CANCELLED"
+                    | "NOT_FOUND"
+                    | "INVALID_ARGUMENT"
+                    | "ALREADY_EXISTS"
+                    | "PERMISSION_DENIED"
+                    | "UNAUTHENTICATED"
+                    | "FAILED_PRECONDITION"
+                    | "UNIMPLEMENTED"
+            )
     };
     let failed = recent.iter().flat_map(|sample| &sample.errors);
     let failed: f64 = failed.filter(|(code, _)| ours(code)).map(|(_, rate)| rate).sum();

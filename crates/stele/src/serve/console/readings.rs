@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 use table::Local;
 use table::meter::HotTablet;
 
+/// Code of all errors of statements of PostgreSQL clients.
+pub(super) const SQL_ERROR: &str = "SQL error";
 /// Hot tablets that are read.
 const HOT_TABLETS: usize = 10;
 
@@ -22,6 +24,8 @@ pub(super) enum Operation {
     Writes,
     Conditional,
     Queries,
+    /// Statements of all PostgreSQL clients together.
+    Sql,
     Other,
 }
 
@@ -217,6 +221,8 @@ impl Reading {
                 requests.entry((operation, code.to_owned())).or_default().add(&durations);
             }
         });
+        #[cfg(feature = "sql")]
+        add_statements(server, &mut requests);
         Self {
             requests,
             tables: server.store().map(|store| tables(store)).unwrap_or_default(),
@@ -227,6 +233,20 @@ impl Reading {
             in_flight: Some(server.requests().in_flight() as f64),
             engine: server.engine().map(|engine| EngineReading::of(&engine.metrics())),
         }
+    }
+}
+
+/// Adds the statements of PostgreSQL clients, with a code for all errors together. Planning for later is not counted.
+#[cfg(feature = "sql")]
+fn add_statements(server: &State, requests: &mut BTreeMap<(Operation, String), Durations>) {
+    let Some((counts, _)) = server.sql() else { return };
+    for (statement, result, latency) in counts.latency() {
+        if statement == "prepare" {
+            continue;
+        }
+        let code = if result == "ok" { "OK" } else { SQL_ERROR };
+        let durations = Durations::of(&latency);
+        requests.entry((Operation::Sql, code.to_owned())).or_default().add(&durations);
     }
 }
 

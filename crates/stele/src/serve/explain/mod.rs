@@ -28,14 +28,30 @@ use tonic::codegen::http::HeaderMap;
 
 /// A request that has ended.
 pub(crate) struct Ended<'a> {
+    pub(crate) protocol: Protocol<'a>,
     pub(crate) method: &'static str,
-    pub(crate) code: &'static str,
+    pub(crate) code: &'a str,
     pub(crate) id: &'a RequestId,
     pub(crate) took: Duration,
     /// Time until the answer began.
     pub(crate) answered_after: Option<Duration>,
     pub(crate) context: &'a PerfContext,
     pub(crate) traced: Option<Traced>,
+}
+
+/// The protocol of a request.
+#[derive(Clone, Copy)]
+pub(crate) enum Protocol<'a> {
+    /// A call, with a gRPC status as its code.
+    Grpc,
+    /// A statement of a PostgreSQL client, with a SQLSTATE as its code.
+    #[cfg_attr(not(feature = "sql"), expect(dead_code))]
+    Sql {
+        /// Process number of the session.
+        session: i32,
+        /// Returns the text without its literals.
+        text: &'a dyn Fn() -> Option<String>,
+    },
 }
 
 /// Explains requests. Cheap to clone.
@@ -74,10 +90,14 @@ impl Explain {
         headers: &HeaderMap,
         known: bool,
     ) -> (Arc<PerfContext>, Option<Traced>) {
-        let choose = |tracer: &Tracer| tracer.choose(TraceParent::of(headers));
-        let traced = self.0.tracer.as_ref().filter(|_| known).and_then(choose);
-        let detail = if traced.is_some() { Detail::Beginnings } else { Detail::Sums };
-        (Arc::new(PerfContext::new(detail)), traced)
+        let parent = || TraceParent::of(headers);
+        let traced = if known { self.choose(parent) } else { None };
+        (Arc::new(PerfContext::new(detail(traced.as_ref()))), traced)
+    }
+
+    /// Returns the trace of a request that begins, if it is traced.
+    pub(crate) fn choose(&self, parent: impl FnOnce() -> Option<TraceParent>) -> Option<Traced> {
+        self.0.tracer.as_ref().and_then(|tracer| tracer.choose(parent()))
     }
 
     /// Takes note of a request that has ended.
@@ -87,6 +107,11 @@ impl Explain {
             tracer.ended(request, traced);
         }
     }
+}
+
+/// Returns the detail that the context of a request has.
+pub(crate) fn detail(traced: Option<&Traced>) -> Detail {
+    if traced.is_some() { Detail::Beginnings } else { Detail::Sums }
 }
 
 /// Returns what chooses requests to trace, and the task that sends their spans.

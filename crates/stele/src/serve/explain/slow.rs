@@ -1,12 +1,13 @@
 //! The log of slow requests: one line for each, which tells where its time went and what its reads
 //! looked at.
 //!
-//! 1. A line has no value and no token, and of row keys only the beginning of the first, escaped.
+//! 1. A line has no value and no token, and of row keys only the beginning of the first, escaped. The text of a
+//!    statement has `?` for each literal.
 //! 2. At most [`LINES_PER_SECOND`] lines are written. The requests that are left out are counted, and
 //!    the next line tells their number.
 //! 3. A request that waits for events by its nature is never slow.
 
-use super::Ended;
+use super::{Ended, Protocol};
 use base::env::{Clock, SystemClock};
 use engine::perf_context::{PerfCount, PerfSubject, PerfTime};
 use std::sync::Arc;
@@ -100,6 +101,10 @@ impl Lines {
 fn write(request: &Ended<'_>, left_out: u64) {
     let Ended { method, code, id, took, answered_after, context, .. } = request;
     let subject = context.subject();
+    let (session, statement) = match request.protocol {
+        Protocol::Grpc => (None, None),
+        Protocol::Sql { session, text } => (Some(session), text()),
+    };
     let time = |part| some_millis(context.time(part));
     let count = |which| some(context.count(which));
     let blocks = context.count(PerfCount::Blocks);
@@ -109,6 +114,8 @@ fn write(request: &Ended<'_>, left_out: u64) {
         request = %id,
         method,
         code,
+        session,
+        statement,
         table = subject.map(|subject| subject.table.escape_debug().to_string()),
         key = subject.map(key_of),
         keys = subject.map(|subject| subject.keys),

@@ -5,11 +5,11 @@
 //! 2. A request that is not traced costs a random number.
 //! 3. Spans wait in a bounded queue for the exporter. A request never waits for room in it: spans
 //!    without room are dropped, and counted.
-//! 4. A span has no value, no row key and no token.
+//! 4. A span has no value, no row key and no token. The text of a statement has `?` for each literal.
 
-use super::Ended;
 use super::otlp::{KeyValue, Span, SpanKind, Status, StatusCode};
 use super::trace_parent::TraceParent;
+use super::{Ended, Protocol};
 use base::env::{Clock, SystemClock};
 use engine::perf_context::{PerfCount, PerfTime};
 use std::sync::Arc;
@@ -41,6 +41,12 @@ const COUNTS: [(PerfCount, &str); 18] = [
     (PerfCount::RowsWritten, "stele.rows_written"),
     (PerfCount::BytesWritten, "stele.bytes_written"),
 ];
+
+/// Codes of gRPC for which the server is to blame.
+const GRPC_ERRORS: [&str; 6] =
+    ["UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"];
+/// Classes of SQLSTATE for which the server is to blame: what it lacks, and its defects.
+const SQL_ERRORS: [&str; 4] = ["0A", "53", "58", "XX"];
 
 /// Spans since the start. Relaxed: each count stands by itself.
 #[derive(Debug, Default)]
@@ -137,7 +143,7 @@ impl Tracer {
         let whole = Span {
             kind: SpanKind::Server.into(),
             parent_span_id: bytes_of(traced.parent),
-            status: status(request.code),
+            status: status(request),
             attributes: attributes(request),
             ..span(traced, traced.span, request.method, end.times(traced.begun, None))
         };
@@ -168,20 +174,33 @@ fn bytes_of(id: u64) -> Vec<u8> {
 }
 
 /// Returns the status of a span: an error where the server, not the client, is to blame.
-fn status(code: &str) -> Option<Status> {
-    let is_error =
-        ["UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"]
-            .contains(&code);
+fn status(request: &Ended<'_>) -> Option<Status> {
+    let code = request.code;
+    let is_error = match request.protocol {
+        Protocol::Grpc => GRPC_ERRORS.contains(&code),
+        Protocol::Sql { .. } => SQL_ERRORS.iter().any(|class| code.starts_with(class)),
+    };
     is_error.then(|| Status { message: code.to_owned(), code: StatusCode::Error.into() })
 }
 
 fn attributes(request: &Ended<'_>) -> Vec<KeyValue> {
-    let mut attributes = vec![
-        KeyValue::text("rpc.system", "grpc"),
-        KeyValue::text("rpc.method", request.method),
-        KeyValue::text("rpc.grpc.status", request.code),
-        KeyValue::text("stele.request_id", request.id.to_string()),
-    ];
+    let mut attributes = vec![KeyValue::text("stele.request_id", request.id.to_string())];
+    match request.protocol {
+        Protocol::Grpc => attributes.extend([
+            KeyValue::text("rpc.system", "grpc"),
+            KeyValue::text("rpc.method", request.method),
+            KeyValue::text("rpc.grpc.status", request.code),
+        ]),
+        Protocol::Sql { session, text } => {
+            attributes.extend([
+                KeyValue::text("db.system.name", "postgresql"),
+                KeyValue::text("db.operation.name", request.method),
+                KeyValue::text("db.response.status_code", request.code),
+                KeyValue::integer("stele.session", session.unsigned_abs().into()),
+            ]);
+            attributes.extend(text().map(|text| KeyValue::text("db.query.text", text)));
+        }
+    }
     if let Some(subject) = request.context.subject() {
         attributes.push(KeyValue::text("db.collection.name", &*subject.table));
         attributes.push(KeyValue::integer("stele.keys", subject.keys as u64));
@@ -261,6 +280,7 @@ mod tests {
         });
         let context = context.unwrap();
         let ended = Ended {
+            protocol: Protocol::Grpc,
             method: "ReadRows",
             code: "OK",
             id: &RequestId::Own(1, 2),
@@ -290,6 +310,7 @@ mod tests {
         let context = PerfContext::new(Detail::Beginnings);
         let id = RequestId::Own(1, 2);
         let ended = Ended {
+            protocol: Protocol::Grpc,
             method: "ReadRows",
             code: "DATA_LOSS",
             id: &id,

@@ -57,8 +57,8 @@ fn families(state: &State) -> Families {
     server::add(state, &mut families);
     process::add(&mut families);
     #[cfg(feature = "sql")]
-    if let Some(counts) = state.sql() {
-        sql::add(counts, &mut families);
+    if let Some((counts, memory)) = state.sql() {
+        sql::add(counts, [memory.bytes(), memory.max()], &mut families);
     }
     if let Some(readings) = state.cluster().and_then(Watcher::readings) {
         cluster::add(&readings, &mut families);

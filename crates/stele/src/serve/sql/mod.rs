@@ -1,8 +1,10 @@
 //! The door for PostgreSQL clients, in the life of the server.
 
 mod node;
+mod observer;
 
 use super::connections::CurrentTls;
+use super::explain::Explain;
 use super::listen;
 use super::state::State;
 use crate::config::Config;
@@ -10,6 +12,7 @@ use ::sql::wide::BigtableReads;
 use ::sql::{DoorOptions, DoorParts, NodeDoor, Seat, Trust};
 use anyhow::Context;
 use cluster::member::Member;
+use observer::StatementObserver;
 use relational::{Database, DatabaseOptions};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -44,11 +47,11 @@ pub(super) async fn start(
     tls: Option<CurrentTls>,
     listener: TcpListener,
     draining: watch::Receiver<()>,
-    state: &State,
+    (state, explain): (&State, Explain),
 ) -> anyhow::Result<JoinHandle<()>> {
     let database = Database::open(store, DatabaseOptions::default());
     let database = database.await.context("could not open the tables of SQL")?;
-    let parts = parts(config, Arc::<Local>::clone(store), state)?;
+    let parts = parts(config, Arc::<Local>::clone(store), (state, explain))?;
     let door = parts.door(database);
     Ok(tokio::spawn(door.serve(listener, current(tls), draining, config.drain)))
 }
@@ -61,9 +64,9 @@ pub(super) fn start_on_node(
     tls: Option<CurrentTls>,
     listener: TcpListener,
     draining: watch::Receiver<()>,
-    state: &State,
+    (state, explain): (&State, Explain),
 ) -> anyhow::Result<JoinHandle<()>> {
-    let parts = parts(config, Arc::new(member.tables().clone()), state)?;
+    let parts = parts(config, Arc::new(member.tables().clone()), (state, explain))?;
     let cluster = config.cluster.as_ref();
     let named = cluster.map(|cluster| cluster.advertise.as_ref().unwrap_or(&cluster.listen));
     let address = advertised(named.map_or("", String::as_str), listener.local_addr()?);
@@ -91,19 +94,24 @@ pub(super) fn start_on_node(
 fn parts(
     config: &Config,
     tables: Arc<dyn BigtableReads>,
-    state: &State,
+    (state, explain): (&State, Explain),
 ) -> anyhow::Result<Arc<DoorParts>> {
     let trust = match config.sql.as_ref().is_some_and(|sql| sql.is_insecure) {
         true => Trust::Everywhere,
         false => Trust::Loopback,
     };
-    let options =
-        DoorOptions { trust, version: env!("CARGO_PKG_VERSION"), ..DoorOptions::default() };
+    let observer: Arc<dyn ::sql::Observer> = Arc::new(StatementObserver::new(explain)?);
+    let options = DoorOptions {
+        trust,
+        version: env!("CARGO_PKG_VERSION"),
+        observer: Some(observer),
+        ..DoorOptions::default()
+    };
     let memory = config.engine.memory_bytes_max / QUERY_MEMORY_SHARE;
     let spill = config.data_dir.join(SPILL_DIR);
     let parts = DoorParts::new(tables, (memory, Some(spill)), options);
     let parts = parts.context("could not open the door for PostgreSQL clients")?;
-    state.set_sql(parts.counts());
+    state.set_sql(parts.counts(), parts.query_memory());
     Ok(parts)
 }
 

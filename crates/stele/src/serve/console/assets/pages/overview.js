@@ -11,6 +11,7 @@ const OPERATIONS = [
   ["writes", "Writes", 2],
   ["conditional", "Conditional", 4],
   ["queries", "Queries", 3],
+  ["sql", "SQL", 6],
   ["other", "Other", 5],
 ];
 const GRANULARITIES = { row: "Row", family: "Row and family", column: "Row and column", prefix: "Row prefix" };
@@ -74,7 +75,7 @@ function parts(choose) {
     throughput: chart({ title: "Requests", note: "a second, by operation", format: rate, series: OPERATIONS.map(([name, title, tone]) => ({ name: title, tone, of: (sample) => sample.operations[name]?.per_second ?? 0 })) }),
     latency: chart({
       title: "Latency", format: milliseconds, log: true,
-      actions: segments("Operation of the latencies", OPERATIONS.slice(0, 4).map(([name, title]) => [name, title]), "reads", choose),
+      actions: segments("Operation of the latencies", OPERATIONS.slice(0, 5).map(([name, title]) => [name, title]), "reads", choose),
       series: [{ name: "p50", tone: 3, of: latency("p50_ms") }, { name: "p99", tone: 1, of: latency("p99_ms") }, { name: "p99.9", tone: 2, of: latency("p999_ms") }],
     }),
     disk: chart({ title: "Disk reads a get", format: count, most: 1, series: [{ name: "Blocks", tone: 1, of: engine("disk_reads_per_get") }] }),
