@@ -8,6 +8,7 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan, Subquery};
 
+use super::joinable::{Asked, is_joinable, without_items};
 use super::outer::{OuterColumn, names_far, names_outer, take_outer};
 use super::{Apply, Kind, lateral, mark_of};
 use crate::query::Engine;
@@ -89,11 +90,12 @@ impl Walk<'_> {
     fn plan(&mut self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let plan = plan.map_children(|child| self.plan(child).map(Transformed::yes))?.data;
         let plan = match plan {
-            LogicalPlan::Join(join) if lateral::body(&join).is_some() => {
-                let at = self.next();
-                match (self.chosen)(at) {
-                    true => lateral::replace(join, self.engine)?,
-                    false => LogicalPlan::Join(join),
+            LogicalPlan::Join(join) => {
+                let body = lateral::body(&join).transpose()?;
+                let body = body.map(|body| self.goes_by_row(&body, Asked::Rows)).transpose()?;
+                match body {
+                    Some(true) => lateral::replace(join, self.engine)?,
+                    _ => LogicalPlan::Join(join),
                 }
             }
             other => other,
@@ -111,9 +113,14 @@ impl Walk<'_> {
         }
     }
 
-    fn next(&mut self) -> usize {
+    /// Returns whether a body is to run for each row. One that must not be joined has no number.
+    fn goes_by_row(&mut self, body: &LogicalPlan, asked: Asked) -> Result<bool> {
+        if !is_joinable(body, asked)? {
+            self.marked = true;
+            return Ok(true);
+        }
         self.count += 1;
-        self.count - 1
+        Ok((self.chosen)(self.count - 1))
     }
 
     fn expr(&mut self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
@@ -127,15 +134,24 @@ impl Walk<'_> {
                 _ => Ok(Transformed::no(Expr::ScalarFunction(call))),
             };
         }
-        let (kind, subquery) = match &expr {
-            Expr::ScalarSubquery(subquery) => (Kind::Scalar, subquery.clone()),
-            Expr::Exists(exists) => (Kind::Exists, exists.subquery.clone()),
-            Expr::InSubquery(list) => (Kind::Any, list.subquery.clone()),
-            _ => return Ok(Transformed::no(expr)),
+        let (expr, kind, asked, subquery) = match expr {
+            Expr::ScalarSubquery(subquery) => {
+                (Expr::ScalarSubquery(subquery.clone()), Kind::Scalar, Asked::Value, subquery)
+            }
+            Expr::Exists(mut exists) => {
+                let body = without_items(&exists.subquery.subquery)?;
+                exists.subquery = exists.subquery.with_plan(Arc::new(body));
+                let subquery = exists.subquery.clone();
+                (Expr::Exists(exists), Kind::Exists, Asked::Exists, subquery)
+            }
+            Expr::InSubquery(list) => {
+                let subquery = list.subquery.clone();
+                (Expr::InSubquery(list), Kind::Any, Asked::In, subquery)
+            }
+            other => return Ok(Transformed::no(other)),
         };
-        let at = self.next();
-        if !(self.chosen)(at) {
-            return Ok(Transformed::no(expr));
+        if !self.goes_by_row(&subquery.subquery, asked)? {
+            return Ok(Transformed::yes(expr));
         }
         let new = match expr {
             Expr::Exists(exists) => not_if(exists.negated, self.call(kind, &subquery, schema)?),

@@ -2,20 +2,21 @@
 //!
 //! DataFusion turns many subqueries into joins. The others become calls of [`Apply`], whose arguments are
 //! the outer columns that the subquery names. `convert.rs` chooses and replaces them when a query is
-//! planned, `ready.rs` plans their bodies when it is executed, `call.rs` asks them and `run.rs` runs
+//! planned, `joinable.rs` knows which joins are right, `ready.rs` plans their bodies when it is executed, `call.rs` asks them and `run.rs` runs
 //! them. `unknown.rs` comes before: it lets IN be NULL where that differs from false.
 //!
 //! ```text
 //! plan ─convert─▶ plan with calls ─ready─▶ calls with physical plans ─▶ rows
 //! ```
 //!
-//! 1. A subquery that DataFusion can join is joined. This is tried, not guessed.
+//! 1. A subquery is joined if that is known to be right, and DataFusion can. The latter is tried, not guessed.
 //! 2. In the body an outer column is a placeholder named [`OUTER`] and a number, so that the optimizer
 //!    moves it as it moves a constant. It becomes a [`slot::Slot`] before the body runs.
 //! 3. One call runs its body once at a time. Equal outer values give the remembered answer.
 
 mod call;
 mod convert;
+mod joinable;
 mod lateral;
 mod outer;
 mod ready;

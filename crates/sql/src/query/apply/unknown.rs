@@ -2,7 +2,7 @@
 //!
 //! DataFusion marks the rows that have an equal one, and takes all others for false. That is right for the
 //! conditions of WHERE and ON, and for IN below AND and OR in them, but not below NOT, nor for a value, nor for
-//! NOT IN whose rows depend on the outer row. There IN becomes a CASE that asks for the reasons of NULL: `x` itself, or a NULL among the rows of the subquery.
+//! NOT IN whose rows depend on the outer row, or whose value is no column beside it. There IN becomes a CASE that asks for the reasons of NULL: `x` itself, or a NULL among the rows of the subquery.
 
 use std::sync::Arc;
 
@@ -60,7 +60,9 @@ fn condition(expr: Expr, schema: &DFSchema, below_or: bool) -> Result<Transforme
             let list = Expr::InSubquery(InSubquery { negated, ..list });
             condition(list, schema, below_or).map(|new| Transformed::yes(new.data))
         }
-        Expr::InSubquery(list) if list.negated && (below_or || is_correlated(&list)) => {
+        Expr::InSubquery(list)
+            if list.negated && (below_or || is_correlated(&list) || !is_column(&list, schema)) =>
+        {
             strict(list, schema)
         }
         Expr::InSubquery(list) => Ok(Transformed::no(Expr::InSubquery(list))),
@@ -72,6 +74,12 @@ fn condition(expr: Expr, schema: &DFSchema, below_or: bool) -> Result<Transforme
 /// row for a NULL among the rows of all.
 fn is_correlated(list: &InSubquery) -> bool {
     !list.subquery.subquery.all_out_ref_exprs().is_empty()
+}
+
+/// Returns whether the value is a column of the row itself. DataFusion's join takes no NULL of the rows into account for
+/// others.
+fn is_column(list: &InSubquery, schema: &DFSchema) -> bool {
+    matches!(&*list.expr, Expr::Column(column) if schema.has_column(column))
 }
 
 /// Rewrites an expression whose NULL matters.
