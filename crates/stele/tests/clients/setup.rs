@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Time that a tool may take to be made, and a suite to run.
@@ -289,23 +289,52 @@ fn once(
 /// Runs `command` to its end, within [`PATIENCE`], and gives all that it printed; an error if it
 /// failed.
 pub(crate) fn run(command: &mut Command) -> Result<String, String> {
-    let output = tempfile::NamedTempFile::new().unwrap();
-    let appended = File::options().append(true).open(output.path()).unwrap();
-    command.stdin(Stdio::null()).stdout(appended.try_clone().unwrap()).stderr(appended);
-    let mut child = command.spawn().map_err(|error| format!("{command:?}: {error}"))?;
-    let deadline = Instant::now() + PATIENCE;
-    let verdict = loop {
-        match child.try_wait().unwrap() {
-            Some(status) if status.success() => break Ok(()),
-            Some(status) => break Err(status.to_string()),
-            None if Instant::now() > deadline => {
-                child.kill().unwrap();
-                child.wait().unwrap();
-                break Err(format!("not done after {PATIENCE:?}"));
+    Running::start(command)?.finish()
+}
+
+/// A program that runs, and the file with all that it prints.
+pub(crate) struct Running {
+    command: String,
+    child: Child,
+    output: tempfile::NamedTempFile,
+}
+
+impl Running {
+    /// Starts `command`, with nothing to read; an error if there is no such program.
+    pub(crate) fn start(command: &mut Command) -> Result<Self, String> {
+        let output = tempfile::NamedTempFile::new().unwrap();
+        let appended = File::options().append(true).open(output.path()).unwrap();
+        command.stdin(Stdio::null()).stdout(appended.try_clone().unwrap()).stderr(appended);
+        let child = command.spawn().map_err(|error| format!("{command:?}: {error}"))?;
+        Ok(Self { command: format!("{command:?}"), child, output })
+    }
+
+    /// Returns if the program has come to its end.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    /// Returns all that the program has printed so far.
+    pub(crate) fn printed(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(self.output.path()).unwrap()).into_owned()
+    }
+
+    /// Waits for its end, within [`PATIENCE`], and returns all that it printed; an error if it failed.
+    pub(crate) fn finish(mut self) -> Result<String, String> {
+        let deadline = Instant::now() + PATIENCE;
+        let verdict = loop {
+            match self.child.try_wait().unwrap() {
+                Some(status) if status.success() => break Ok(()),
+                Some(status) => break Err(status.to_string()),
+                None if Instant::now() > deadline => {
+                    self.child.kill().unwrap();
+                    self.child.wait().unwrap();
+                    break Err(format!("not done after {PATIENCE:?}"));
+                }
+                None => std::thread::sleep(Duration::from_millis(10)),
             }
-            None => std::thread::sleep(Duration::from_millis(10)),
-        }
-    };
-    let printed = String::from_utf8_lossy(&std::fs::read(output.path()).unwrap()).into_owned();
-    verdict.map(|()| printed.clone()).map_err(|error| format!("{command:?}: {error}\n{printed}"))
+        };
+        let (command, printed) = (&self.command, self.printed());
+        verdict.map(|()| printed.clone()).map_err(|error| format!("{command}: {error}\n{printed}"))
+    }
 }

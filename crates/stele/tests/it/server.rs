@@ -97,7 +97,13 @@ impl Server {
         command.arg("--http-listen").arg(self.http.to_string());
         // Servers of many tests run beside each other.
         command.env("STELE_SQL_LISTEN", "off");
-        command.args(&self.flags).stdin(Stdio::null()).stdout(Stdio::piped());
+        // The port that the first start chose for SQL is the port of every later one.
+        let sql = self.sql.map(|address| format!("--sql-listen={address}"));
+        command.args(self.flags.iter().map(|flag| match &sql {
+            Some(same) if flag.starts_with("--sql-listen=") && flag.ends_with(":0") => same,
+            _ => flag,
+        }));
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
         command.stderr(File::options().append(true).open(self.stderr.path()).unwrap());
         command.spawn().unwrap()
     }

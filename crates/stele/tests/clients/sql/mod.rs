@@ -2,8 +2,10 @@
 //!
 //! The suites are programs of their languages, in the folders beside this file. The address of the server
 //! is in `CLIENTS_SQL`. `STELE_PSQL` and `STELE_PGBENCH` name programs of PostgreSQL that are not on the
-//! search path.
+//! search path. [`kills`] kills the server under them.
 
+mod judge;
+mod kills;
 mod pgbench;
 mod psql;
 
@@ -35,9 +37,14 @@ fn run(command: &mut Command, server: &Server) {
 }
 
 fn python(interpreter: &Path, only: &[&str]) -> Command {
+    let suite = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short"];
+    python_program(interpreter, &[&suite[..], only].concat())
+}
+
+/// Returns the interpreter with arguments, in the directory of the suite.
+fn python_program(interpreter: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(interpreter);
-    command.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short"]).args(only);
-    command.env("PYTHONDONTWRITEBYTECODE", "1");
+    command.args(arguments).env("PYTHONDONTWRITEBYTECODE", "1");
     command.current_dir(setup::sources().join("sql/python"));
     command
 }
