@@ -105,10 +105,13 @@ fn the_page_lists_what_a_server_tells() {
     }
     let page = page(&families);
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
-    if std::env::var_os("REWRITE").is_some() {
+    // A server without SQL tells less than the page has.
+    if std::env::var_os("REWRITE").is_some() && cfg!(feature = "sql") {
         std::fs::write(&file, &page).unwrap();
     }
     let written = std::fs::read_to_string(&file).unwrap_or_default();
+    let is_told = |line: &&str| cfg!(feature = "sql") || !line.starts_with("| `stele_sql_");
+    let written: String = written.split_inclusive('\n').filter(is_told).collect();
     assert!(written == page, "docs/metrics.md is not what the server tells: run with REWRITE=1");
 }
 
