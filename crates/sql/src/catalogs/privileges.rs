@@ -1,6 +1,7 @@
 //! The functions that ask for privileges: `has_table_privilege` and those like it.
 
 use super::functions::relation;
+use crate::expression::Acting;
 use crate::expression::registry::Call;
 use crate::statement::privilege::{has, is_superuser, may_use, memberships_of, roles_of};
 use relational::catalog::{Privileges, Relation};
@@ -22,7 +23,7 @@ pub(super) fn on_relation(call: &Call<'_>, has_column: bool) -> Result<Value> {
         Relation::Wide(wide) => (wide.owner, &wide.grants),
     };
     let may =
-        |one: &Privileges| is_superuser(catalog, &user) || has(catalog, &user, owner, grants, *one);
+        |one: &Privileges| is_superuser(catalog, user) || has(catalog, user, owner, grants, *one);
     Ok(Value::Bool(wanted.iter().any(may)))
 }
 
@@ -41,9 +42,9 @@ pub(super) fn on_schema(call: &Call<'_>) -> Result<Value> {
         return Ok(Value::Bool(wanted.contains(&Privileges::USAGE)));
     };
     let may = |one: &Privileges| {
-        is_superuser(catalog, &user)
-            || (*one == Privileges::USAGE && may_use(catalog, &user, schema))
-            || has(catalog, &user, schema.owner, &schema.grants, *one)
+        is_superuser(catalog, user)
+            || (*one == Privileges::USAGE && may_use(catalog, user, schema))
+            || has(catalog, user, schema.owner, &schema.grants, *one)
     };
     Ok(Value::Bool(wanted.iter().any(may)))
 }
@@ -57,7 +58,7 @@ pub(super) fn on_server(call: &Call<'_>) -> Result<Value> {
     let Some(catalog) = &call.context.catalog else { return Ok(Value::Null) };
     let may = |one: &str| match one.trim().to_ascii_uppercase().as_str() {
         "CONNECT" | "EXECUTE" | "USAGE" => true,
-        _ => is_superuser(catalog, &user),
+        _ => is_superuser(catalog, user),
     };
     Ok(Value::Bool(text.to_string().split(',').any(may)))
 }
@@ -76,20 +77,20 @@ pub(super) fn on_role(call: &Call<'_>) -> Result<Value> {
         Value::Oid(oid) => Some(*oid),
         name => catalog.role_named(&name.to_string()).map(|role| role.oid),
     };
-    let roles = if is_usage { roles_of(catalog, &user) } else { memberships_of(catalog, &user) };
+    let roles = if is_usage { roles_of(catalog, user) } else { memberships_of(catalog, user) };
     let is_member = group.is_some_and(|group| roles.contains(&group));
-    Ok(Value::Bool(is_superuser(catalog, &user) || is_member))
+    Ok(Value::Bool(is_superuser(catalog, user) || is_member))
 }
 
 /// Returns the role that is asked for: the first argument if it is given, else the current one.
-fn user(call: &Call<'_>, is_given: bool) -> Result<Option<String>> {
+fn user(call: &Call<'_>, is_given: bool) -> Result<Option<Acting>> {
     if !is_given {
-        return Ok(Some(call.context.user.to_string()));
+        return Ok(Some(call.context.acting));
     }
     let catalog = call.context.catalog.as_ref();
     let role = match &call.arguments[0] {
         Value::Null => return Ok(None),
-        Value::Oid(oid) => catalog.and_then(|catalog| catalog.role(*oid)).map(|role| &role.name),
+        Value::Oid(oid) => catalog.and_then(|catalog| catalog.role(*oid)),
         name => {
             let name = name.to_string();
             let role = catalog.and_then(|catalog| catalog.role_named(&name));
@@ -97,10 +98,10 @@ fn user(call: &Call<'_>, is_given: bool) -> Result<Option<String>> {
                 let message = format!("role \"{name}\" does not exist");
                 return Err(Error::new(SqlState::UNDEFINED_OBJECT, message));
             };
-            Some(&role.name)
+            Some(role)
         }
     };
-    Ok(role.cloned())
+    Ok(role.map(|role| Acting::Role(role.oid)))
 }
 
 /// Returns the relation of the argument at a place; nothing if it is NULL, or a number that names none.

@@ -451,8 +451,8 @@ fn named_sequences(catalog: &Catalog, context: &EvalContext) -> Vec<Row> {
     let all = catalog.sequences();
     all.map(|found| {
         let may = |catalog: &Arc<Catalog>, privilege| {
-            is_superuser(catalog, &context.user)
-                || has(catalog, &context.user, found.owner, &found.grants, privilege)
+            is_superuser(catalog, context.acting)
+                || has(catalog, context.acting, found.owner, &found.grants, privilege)
         };
         let may_see = context.catalog.as_ref().is_some_and(|catalog| {
             may(catalog, Privileges::USAGE) || may(catalog, Privileges::SELECT)

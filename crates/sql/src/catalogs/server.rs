@@ -5,7 +5,7 @@ use relational::{Catalog, Row, Value};
 
 use super::{Cell, Definition, nothing, row};
 use crate::door::{Build, SessionInfo};
-use crate::expression::EvalContext;
+use crate::expression::{Acting, EvalContext};
 use crate::statement::privilege::{is_superuser, roles_of};
 
 pub(super) const TABLES: &[Definition] = &[
@@ -227,12 +227,15 @@ fn settings(_catalog: &Catalog, context: &EvalContext) -> Vec<Row> {
 fn activity(catalog: &Catalog, context: &EvalContext) -> Vec<Row> {
     let sessions = context.server.as_ref().map(|server| server.sessions()).unwrap_or_default();
     let database: &str = &context.database;
-    let is_superuser = is_superuser(catalog, &context.user);
-    let roles = roles_of(catalog, &context.user);
+    let is_superuser = is_superuser(catalog, context.acting);
+    let roles = roles_of(catalog, context.acting);
     let line = |session: SessionInfo| {
-        let role = catalog.role_named(&session.user).map(|role| role.oid);
+        let role = match session.acting {
+            Acting::Owner => None,
+            Acting::Role(role) => Some(role),
+        };
         let may_see = is_superuser
-            || session.user == context.user
+            || session.pid == context.backend
             || role.is_some_and(|role| roles.contains(&role));
         let shown = |value: Value| if may_see { value } else { Value::Null };
         let moment = |micros: Option<i64>| shown(micros.map_or(Value::Null, Value::TimestampTz));

@@ -1,5 +1,7 @@
 //! Activity of sessions, as `pg_stat_activity` tells it.
 
+use super::Identity;
+use crate::expression::Acting;
 use parking_lot::Mutex;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,8 +14,10 @@ const QUERY_BYTES_MAX: usize = 1_024;
 pub struct SessionInfo {
     /// The process number that clients see.
     pub pid: i32,
-    /// The role that logged in.
+    /// Name by which the client logged in.
     pub user: Arc<str>,
+    /// Who was let in by that name.
+    pub acting: Acting,
     /// Name that the client gave itself.
     pub application: Arc<str>,
     /// Address of the client, or of the node that forwards it.
@@ -43,6 +47,7 @@ impl Activity {
         Self(Mutex::new(SessionInfo {
             pid,
             user: Arc::clone(&nothing),
+            acting: Acting::default(),
             application: Arc::clone(&nothing),
             client: None,
             started: 0,
@@ -55,9 +60,10 @@ impl Activity {
     }
 
     /// Notes whose session it is, from where, and when it began.
-    pub(crate) fn enter(&self, user: &str, client: SocketAddr, now: i64) {
+    pub(crate) fn enter(&self, identity: &Identity, client: SocketAddr, now: i64) {
         let mut info = self.0.lock();
-        (info.user, info.client) = (user.into(), Some(client));
+        (info.user, info.client) = (identity.user.as_str().into(), Some(client));
+        info.acting = identity.acting;
         (info.started, info.changed) = (now, now);
     }
 

@@ -252,7 +252,7 @@ impl Door {
             }
         };
         let now = shared.database.now_micros() - MICROS_TO_2000;
-        entered.registered.activity.enter(&entered.identity.user, address, now);
+        entered.registered.activity.enter(&entered.identity, address, now);
         Session::new(shared, entered.wire, entered.identity, entered.registered).run(stop).await;
     }
 }

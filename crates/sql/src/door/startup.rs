@@ -9,7 +9,8 @@ use super::report::{Severity, error_message};
 use super::scram::{self, Exchange, Refused};
 use super::wire::{Bounds, Broken};
 use super::{Secret, Shared, Trust, Wire, shape};
-use crate::statement::privilege::is_superuser;
+use crate::expression::Acting;
+use crate::statement::privilege::acting_as;
 use pgwire::messages::response::{GssEncResponse, SslResponse};
 use pgwire::messages::startup::{
     Authentication, BackendKeyData, NegotiateProtocolVersion, SecretKey, Startup,
@@ -53,6 +54,8 @@ pub(crate) struct Entered {
 pub(crate) struct Identity {
     /// Name of the role that the client gave.
     pub(crate) user: String,
+    /// Who was let in by that name.
+    pub(crate) acting: Acting,
     /// Settings that the client set, in order.
     pub(crate) settings: Vec<(String, String)>,
 }
@@ -236,15 +239,12 @@ async fn admit(
     if needs_password {
         prove(shared, wire, user, secret.as_ref()).await?;
     }
-    match role {
-        Some(role) if !role.login => {
-            return Err(denied(invalid, format!("role \"{user}\" is not permitted to log in")));
-        }
-        None if !is_superuser(&catalog, user) => {
-            return Err(denied(invalid, format!("role \"{user}\" does not exist")));
-        }
-        _ => {}
+    if role.is_some_and(|role| !role.login) {
+        return Err(denied(invalid, format!("role \"{user}\" is not permitted to log in")));
     }
+    let Some(acting) = acting_as(&catalog, user) else {
+        return Err(denied(invalid, format!("role \"{user}\" does not exist")));
+    };
     if let Some(database) = get("database")
         && database != user
         && *database != catalog.database
@@ -253,7 +253,7 @@ async fn admit(
         return Err(denied(SqlState::INVALID_CATALOG_NAME, message));
     }
     let settings = settings_of(startup)?;
-    Ok(Identity { user: user.clone(), settings })
+    Ok(Identity { user: user.clone(), acting, settings })
 }
 
 /// Has a client prove that it knows the password of `user`.

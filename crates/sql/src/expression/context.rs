@@ -4,11 +4,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::env::{Clock, SystemClock};
-use relational::catalog::Sequence;
-use relational::{AdvisoryHold, AdvisoryKey, CancelFlag, Catalog, Error, Result, SqlState};
+use relational::catalog::{PUBLIC_ROLE, Sequence};
+use relational::{AdvisoryHold, AdvisoryKey, CancelFlag, Catalog, Error, Oid, Result, SqlState};
 
 use crate::door::{Build, SessionInfo};
 use crate::values::Settings;
+
+/// Whose rights count. A role counts by its number: a name may be given to another role later on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Acting {
+    /// The owner of the database, as who a client was let in that named no role.
+    Owner,
+    /// A role. It has no rights once it is dropped.
+    Role(Oid),
+}
+
+impl Default for Acting {
+    /// Returns who has only what all have.
+    fn default() -> Self {
+        Self::Role(PUBLIC_ROLE)
+    }
+}
 
 /// Sequences of the current transaction, which expressions advance.
 pub trait Sequences: Send + Sync {
@@ -66,8 +82,10 @@ pub struct EvalContext {
     pub statement_start: i64,
     /// The catalog that names are looked up in.
     pub catalog: Option<Arc<Catalog>>,
-    /// The role that is current.
+    /// Name of the role that is current.
     pub user: Arc<str>,
+    /// Whose rights count.
+    pub acting: Acting,
     /// The role that logged in.
     pub session_user: Arc<str>,
     /// The database of the connection.

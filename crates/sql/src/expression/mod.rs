@@ -14,4 +14,4 @@ pub(crate) mod registry;
 pub(crate) mod resolve;
 
 pub use compile::{Compiled, Scope, ScopeColumn, compile, compile_text};
-pub use context::{EvalContext, Sequences, Server, Set, Show};
+pub use context::{Acting, EvalContext, Sequences, Server, Set, Show};

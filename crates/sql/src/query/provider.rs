@@ -92,7 +92,7 @@ impl<'a> Provider<'a> {
             }
             let Some(schema) = catalog.schema_named(schema) else { continue };
             // The names of a view were looked up when it was made.
-            if self.view.is_none() && !may_use(catalog, &self.evaluation.user, schema) {
+            if self.view.is_none() && !may_use(catalog, self.evaluation.acting, schema) {
                 match name.schema() {
                     Some(_) => return Err(denied("schema", &schema.name)),
                     None => continue,

@@ -131,6 +131,7 @@ impl Session {
         let evaluation = EvalContext {
             session_user: Arc::clone(&user),
             user,
+            acting: identity.acting,
             database: shared.database.catalog().database.as_str().into(),
             version: format!("15.0 (Stele {version})").into(),
             backend: registered.pid,
@@ -146,7 +147,7 @@ impl Session {
             underway: None,
             settings: Settings::new(
                 &identity.user,
-                is_superuser(&shared.database.catalog(), &identity.user),
+                is_superuser(&shared.database.catalog(), identity.acting),
                 version,
             ),
             block: Block::new(Arc::clone(&shared.counts)),

@@ -260,7 +260,7 @@ impl Session {
         let transaction = self.block.for_statement(&self.shared.database, &self.settings)?;
         let catalog = transaction.catalog();
         let sequences = SessionSequences {
-            user: Arc::clone(&self.evaluation.user),
+            acting: self.identity.acting,
             is_read_only: transaction.is_read_only(),
             database: Arc::clone(&self.shared.database),
             catalog: Arc::clone(&catalog),

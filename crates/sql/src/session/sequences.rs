@@ -6,7 +6,7 @@
 //! 3. Expressions are computed without awaits, and the next block of numbers is written by one. The thread
 //!    waits for that, and says so. The work is done on the threads of sessions: see `threads.rs`.
 
-use crate::expression::Sequences;
+use crate::expression::{Acting, Sequences};
 use crate::statement::privilege::{has, is_superuser};
 use crate::threads::result_of;
 use parking_lot::Mutex;
@@ -39,8 +39,8 @@ pub(crate) struct SessionSequences {
     pub(crate) given: Arc<Mutex<Given>>,
     /// Sequences that the transaction restarted.
     pub(crate) restarts: Restarts,
-    /// Name of the role that acts.
-    pub(crate) user: Arc<str>,
+    /// Whose rights count.
+    pub(crate) acting: Acting,
     /// The threads that sessions run on.
     pub(crate) threads: Handle,
     /// True in a transaction that may not write.
@@ -84,9 +84,9 @@ impl SessionSequences {
     /// Returns a sequence on which the role has one of two privileges; 42501 if it has neither.
     fn find_for(&self, name: &str, [one, other]: [Privileges; 2]) -> Result<Arc<Sequence>> {
         let sequence = self.find(name)?;
-        let may =
-            |privilege| has(&self.catalog, &self.user, sequence.owner, &sequence.grants, privilege);
-        if is_superuser(&self.catalog, &self.user) || may(one) || may(other) {
+        let (catalog, acting) = (&self.catalog, self.acting);
+        let may = |privilege| has(catalog, acting, sequence.owner, &sequence.grants, privilege);
+        if is_superuser(catalog, acting) || may(one) || may(other) {
             return Ok(sequence);
         }
         let message = format!("permission denied for sequence {}", sequence.name);

@@ -78,11 +78,11 @@ impl Environment<'_> {
     /// Returns the numbers of the schemas in which names without one are looked for: the schemas of
     /// the path that the role may use.
     pub(crate) fn path(&self) -> impl Iterator<Item = Oid> {
-        let user = &self.identity.user;
-        let names = self.settings.search_path(user);
+        let acting = self.identity.acting;
+        let names = self.settings.search_path(&self.identity.user);
         names.into_iter().filter_map(move |name| {
             let schema = self.catalog.schema_named(&name)?;
-            may_use(self.catalog, user, schema).then_some(schema.oid)
+            may_use(self.catalog, acting, schema).then_some(schema.oid)
         })
     }
 
@@ -112,7 +112,7 @@ impl Environment<'_> {
         let (schema, name) = parts_of(name, &self.catalog.database)?;
         let found = match schema {
             Some(schema) => match self.catalog.schema_named(&schema) {
-                Some(schema) if !may_use(self.catalog, &self.identity.user, schema) => {
+                Some(schema) if !may_use(self.catalog, self.identity.acting, schema) => {
                     return Err(denied("schema", &schema.name));
                 }
                 Some(schema) => self.catalog.find(schema.oid, &name),

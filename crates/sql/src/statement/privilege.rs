@@ -7,6 +7,7 @@
 use super::Environment;
 use super::bind::is_default;
 use super::names::{name_of, unknown_relation};
+use crate::expression::Acting;
 use datafusion::sql::sqlparser::ast::{
     Expr, Lock, LockTableMode, ObjectName, Query, visit_expressions, visit_relations,
 };
@@ -20,7 +21,7 @@ use std::sync::Arc;
 impl Environment<'_> {
     /// Returns whether the role may do everything, as the catalog has it now.
     pub(crate) fn is_superuser(&self) -> bool {
-        is_superuser(self.catalog, &self.identity.user)
+        is_superuser(self.catalog, self.identity.acting)
     }
 
     /// Fails with 42501 unless the role has `privileges` on a table, view or sequence.
@@ -37,7 +38,7 @@ impl Environment<'_> {
             Relation::Index(_, table) => (table.owner, &table.grants, "table", &table.name),
             Relation::Wide(wide) => (wide.owner, &wide.grants, "foreign table", &wide.name),
         };
-        if has(self.catalog, &self.identity.user, owner, grants, privileges) {
+        if has(self.catalog, self.identity.acting, owner, grants, privileges) {
             return Ok(());
         }
         Err(denied(kind, name))
@@ -52,7 +53,7 @@ impl Environment<'_> {
             Relation::Sequence(sequence) => (sequence.owner, "sequence", &sequence.name),
             Relation::Wide(wide) => (wide.owner, "foreign table", &wide.name),
         };
-        let roles = roles_of(self.catalog, &self.identity.user);
+        let roles = roles_of(self.catalog, self.identity.acting);
         if self.is_superuser() || roles.contains(&owner) {
             return Ok(());
         }
@@ -63,9 +64,9 @@ impl Environment<'_> {
     /// Fails with 42501 unless the role may create objects in a schema.
     pub(crate) fn check_create(&self, schema: Oid) -> Result<()> {
         let Some(schema) = self.catalog.schema(schema) else { return Ok(()) };
-        let user = &self.identity.user;
+        let acting = self.identity.acting;
         if self.is_superuser()
-            || has(self.catalog, user, schema.owner, &schema.grants, Privileges::CREATE)
+            || has(self.catalog, acting, schema.owner, &schema.grants, Privileges::CREATE)
         {
             return Ok(());
         }
@@ -130,7 +131,8 @@ impl Environment<'_> {
                 };
                 let may = owner.is_some_and(|owner| {
                     let select = Privileges::SELECT;
-                    owner.superuser || has(self.catalog, &owner.name, of, grants, select)
+                    owner.superuser
+                        || has(self.catalog, Acting::Role(owner.oid), of, grants, select)
                 });
                 if !may {
                     return Err(denied(kind, name));
@@ -162,28 +164,38 @@ pub(crate) fn reads_columns(expression: &Expr) -> bool {
     found.is_break()
 }
 
-/// Returns whether a role may do everything. Who is no role may while no role has a password: such clients
-/// are let in as the owner of the database.
-pub(crate) fn is_superuser(catalog: &Catalog, user: &str) -> bool {
+/// Returns who acts for a client that logs in by a name, if there is a role of the name. A name of no role is let in as
+/// the owner of the database while no role has a password.
+pub(crate) fn acting_as(catalog: &Catalog, user: &str) -> Option<Acting> {
     match catalog.role_named(user) {
-        Some(role) => role.superuser,
-        None => catalog.roles().all(|role| role.password.is_none()),
+        Some(role) => Some(Acting::Role(role.oid)),
+        None => Some(Acting::Owner).filter(|owner| is_superuser(catalog, *owner)),
     }
 }
 
-/// Returns the number of a role and of all roles whose privileges it has.
-pub(crate) fn roles_of(catalog: &Catalog, user: &str) -> Vec<Oid> {
-    reached(catalog, user, |role| role.inherit)
+/// Returns whether a role may do everything. The owner who is no role may while no role has a password. A role that was
+/// dropped may not.
+pub(crate) fn is_superuser(catalog: &Catalog, acting: Acting) -> bool {
+    match acting {
+        Acting::Owner => catalog.roles().all(|role| role.password.is_none()),
+        Acting::Role(oid) => catalog.role(oid).is_some_and(|role| role.superuser),
+    }
+}
+
+/// Returns the number of a role and of all roles whose privileges it has; none for a role that was dropped.
+pub(crate) fn roles_of(catalog: &Catalog, acting: Acting) -> Vec<Oid> {
+    reached(catalog, acting, |role| role.inherit)
 }
 
 /// Returns the number of a role and of all roles that it is a member of.
-pub(crate) fn memberships_of(catalog: &Catalog, user: &str) -> Vec<Oid> {
-    reached(catalog, user, |_| true)
+pub(crate) fn memberships_of(catalog: &Catalog, acting: Acting) -> Vec<Oid> {
+    reached(catalog, acting, |_| true)
 }
 
 /// Returns a role and the roles that are reached from it by memberships of the roles that `follows` takes.
-fn reached(catalog: &Catalog, user: &str, follows: impl Fn(&Role) -> bool) -> Vec<Oid> {
-    let mut roles: Vec<Oid> = catalog.role_named(user).map(|role| role.oid).into_iter().collect();
+fn reached(catalog: &Catalog, acting: Acting, follows: impl Fn(&Role) -> bool) -> Vec<Oid> {
+    let Acting::Role(own) = acting else { return Vec::new() };
+    let mut roles: Vec<Oid> = catalog.role(own).map(|role| role.oid).into_iter().collect();
     let mut at = 0;
     while let Some(oid) = roles.get(at).copied() {
         at += 1;
@@ -201,21 +213,21 @@ fn reached(catalog: &Catalog, user: &str, follows: impl Fn(&Role) -> bool) -> Ve
 }
 
 /// Returns whether a role may name the objects of a schema. All may name the tables of `bigtable`.
-pub(crate) fn may_use(catalog: &Arc<Catalog>, user: &str, schema: &Schema) -> bool {
+pub(crate) fn may_use(catalog: &Arc<Catalog>, acting: Acting, schema: &Schema) -> bool {
     schema.oid == BIGTABLE_SCHEMA
-        || is_superuser(catalog, user)
-        || has(catalog, user, schema.owner, &schema.grants, Privileges::USAGE)
+        || is_superuser(catalog, acting)
+        || has(catalog, acting, schema.owner, &schema.grants, Privileges::USAGE)
 }
 
 /// Returns whether a role owns an object, or has privileges on it.
 pub(crate) fn has(
     catalog: &Arc<Catalog>,
-    user: &str,
+    acting: Acting,
     owner: Oid,
     grants: &[Grant],
     privileges: Privileges,
 ) -> bool {
-    let roles = roles_of(catalog, user);
+    let roles = roles_of(catalog, acting);
     if roles.contains(&owner) {
         return true;
     }

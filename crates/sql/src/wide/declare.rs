@@ -137,7 +137,7 @@ pub(crate) async fn create(foreign: &Foreign, run: &mut Run<'_>) -> Result<&'sta
     let table = full_name(&catalog, &table)?;
     let columns = columns_of(columns)?;
     check_families(run, &table, &columns).await?;
-    let owner = run.role();
+    let owner = run.role()?;
     run.transaction.create_wide(NewWide { schema, name, owner, table, columns }).await?;
     Ok("CREATE FOREIGN TABLE")
 }

@@ -180,6 +180,61 @@ async fn a_revoked_superuser_has_no_more_rights_in_its_session() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_session_of_a_dropped_role_has_no_rights_and_no_other_role_gives_it_some() {
+    let (server, owner) = with_roles().await;
+    let app = server.client_as("app").await;
+    let setup = "CREATE TABLE t (a text); GRANT SELECT ON t TO app; CREATE TABLE for_all (a text); \
+                 GRANT SELECT ON for_all TO PUBLIC; GRANT CREATE ON SCHEMA public TO PUBLIC; \
+                 CREATE SEQUENCE s";
+    owner.batch_execute(setup).await.unwrap();
+    app.batch_execute("SELECT a FROM t; PREPARE p AS SELECT a FROM t").await.unwrap();
+    let pid: i32 = owner.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0);
+    let terminate = format!("SELECT pg_terminate_backend({pid})");
+    for again in ["", "CREATE ROLE app LOGIN; GRANT SELECT ON t TO app", "ALTER ROLE app SUPERUSER"]
+    {
+        if again.is_empty() {
+            owner.batch_execute("DROP ROLE app").await.unwrap();
+        }
+        owner.batch_execute(again).await.unwrap();
+        for text in [
+            "SELECT a FROM t",
+            "SELECT count(*) FROM t",
+            "EXECUTE p",
+            "COPY t TO STDOUT",
+            "SELECT nextval('s')",
+            "CREATE ROLE boss SUPERUSER",
+            "ALTER ROLE stele PASSWORD 'taken'",
+            "DROP TABLE t",
+            &terminate,
+        ] {
+            refused(&app, text, "42501").await;
+        }
+        // An object needs an owner.
+        refused(&app, "CREATE TABLE mine (a int)", "42704").await;
+        app.batch_execute("SELECT a FROM for_all; SELECT 1").await.unwrap();
+        let asked = "SELECT has_table_privilege('t', 'SELECT')::text";
+        assert_eq!(shown(&app, asked).await, ["false"]);
+        let activity = format!("SELECT query FROM pg_stat_activity WHERE pid = {pid}");
+        assert_eq!(shown(&app, &activity).await, ["<insufficient privilege>"]);
+    }
+    refused(&app, "ALTER ROLE app PASSWORD 'taken'", "42501").await;
+    shown(&server.client_as("app").await, "SELECT a FROM t").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_was_let_in_as_the_owner_stays_the_owner_when_a_role_takes_the_name() {
+    let (server, owner) = with_roles().await;
+    let guest = server.client_as("guest").await;
+    owner.batch_execute("CREATE ROLE guest LOGIN; CREATE TABLE t (a text)").await.unwrap();
+    guest.batch_execute("SELECT a FROM t; CREATE TABLE made (a text)").await.unwrap();
+    let made = "SELECT pg_get_userbyid(relowner)::text FROM pg_class WHERE relname = 'made'";
+    assert_eq!(shown(&guest, made).await, ["stele"]);
+    refused(&server.client_as("guest").await, "SELECT a FROM t", "42501").await;
+    owner.batch_execute("ALTER ROLE stele PASSWORD 'x'").await.unwrap();
+    refused(&guest, "SELECT a FROM t", "42501").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn who_may_only_update_learns_no_value() {
     let (server, owner) = with_roles().await;
     let setup = "CREATE TABLE t (id int PRIMARY KEY, secret text, n int); \

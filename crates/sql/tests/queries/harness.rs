@@ -14,7 +14,7 @@ use relational::{
     CancelFlag, CreateTable, Database, DatabaseOptions, Error, Isolation, NewColumn, NewConstraint,
     OnConflict, Result, Row, SqlState, Value,
 };
-use sql::expression::{EvalContext, Scope, compile_text};
+use sql::expression::{Acting, EvalContext, Scope, compile_text};
 use sql::query::{Engine, EngineOptions, Planned, QueryContext, Run, plan};
 use sql::values::{Settings, encode_text, parse_type, parse_value};
 use table::Local;
@@ -126,6 +126,7 @@ impl Session {
         EvalContext {
             catalog: Some(self.database.catalog()),
             user: "stele".into(),
+            acting: Acting::Owner,
             session_user: "stele".into(),
             database: "stele".into(),
             version: "test".into(),

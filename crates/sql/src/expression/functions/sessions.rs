@@ -3,6 +3,7 @@
 use relational::{AdvisoryHold, AdvisoryKey, Error, Result, SqlState, Value};
 
 use super::{Call, Definition, text};
+use crate::expression::Acting;
 use crate::statement::privilege::{is_superuser, roles_of};
 
 pub(super) const TABLE: &[Definition] = &[
@@ -83,16 +84,16 @@ fn stop(call: &Call<'_>, ends_session: bool) -> Result<Value> {
     let (Some(found), Some(catalog)) = (found, &call.context.catalog) else {
         return Ok(Value::Bool(false));
     };
-    let own = &call.context.user;
+    let own = call.context.acting;
     if !is_superuser(catalog, own) {
-        let owner = catalog.role_named(&found.user).map(|role| role.oid);
         let verb = if ends_session { "terminate" } else { "cancel" };
         let what = if ends_session { "process" } else { "query" };
         let denied = |message: String| Err(Error::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
-        if is_superuser(catalog, &found.user) {
+        if is_superuser(catalog, found.acting) {
             return denied(format!("must be a superuser to {verb} superuser {what}"));
         }
-        if !owner.is_some_and(|owner| roles_of(catalog, own).contains(&owner)) {
+        let roles = roles_of(catalog, own);
+        if !matches!(found.acting, Acting::Role(role) if roles.contains(&role)) {
             let being = if ends_session { "terminated" } else { "canceled" };
             return denied(format!(
                 "must be a member of the role whose {what} is being {being} or member of pg_signal_backend"

@@ -167,7 +167,7 @@ async fn change(oid: Oid, operation: &AlterTableOperation, run: &mut Run<'_>) ->
             let catalog = run.transaction.catalog();
             AlterTable::SetOwner(match new_owner {
                 Owner::Ident(name) => role_oid(&catalog, &name_of(name))?,
-                _ => run.role(),
+                _ => run.role()?,
             })
         }
         AlterTableOperation::ValidateConstraint { .. } => return Ok(()),

@@ -18,11 +18,12 @@ pub(crate) use checks::names_in;
 use super::names::{parts_of, unknown_relation, wrong_kind};
 use super::privilege::{role_name, role_oid};
 use super::{AlterSequence, Environment, Output, Run, name_of};
+use crate::expression::Acting;
 use datafusion::sql::sqlparser::ast::{
     CascadeOption, CommentObject, CreateExtension, ObjectName, ObjectType, SchemaName, Statement,
     Truncate, TruncateIdentityOption,
 };
-use relational::catalog::{Privileges, Relation};
+use relational::catalog::{BOOTSTRAP_ROLE, Privileges, Relation};
 use relational::{Catalog, CommentOn, Error, Oid, Result, SqlState};
 use std::sync::Arc;
 
@@ -99,11 +100,14 @@ impl<'a> Run<'a> {
         Environment { shared, catalog, settings, identity, evaluation: &self.eval.context }
     }
 
-    /// Returns the number of the role that acts, which owns what it makes.
-    pub(crate) fn role(&self) -> Oid {
-        let catalog = self.transaction.catalog();
-        let known = role_oid(&catalog, &self.identity.user);
-        known.unwrap_or(relational::catalog::BOOTSTRAP_ROLE)
+    /// Returns the number of the role that acts, which owns what it makes. 42704 if the role was dropped.
+    pub(crate) fn role(&self) -> Result<Oid> {
+        let Acting::Role(oid) = self.identity.acting else { return Ok(BOOTSTRAP_ROLE) };
+        if self.transaction.catalog().role(oid).is_some() {
+            return Ok(oid);
+        }
+        let message = format!("role {oid} was concurrently dropped");
+        Err(Error::new(SqlState::UNDEFINED_OBJECT, message))
     }
 }
 
@@ -128,7 +132,7 @@ async fn create_schema(
     let catalog = run.transaction.catalog();
     run.environment(&catalog).check_superuser("create a schema")?;
     let (name, owner) = match name {
-        SchemaName::Simple(name) => (role_name(name)?, run.role()),
+        SchemaName::Simple(name) => (role_name(name)?, run.role()?),
         SchemaName::UnnamedAuthorization(owner) => {
             (name_of(owner), role_oid(&catalog, &name_of(owner))?)
         }

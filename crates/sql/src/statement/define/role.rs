@@ -1,6 +1,7 @@
 //! Roles and privileges.
 
 use crate::door::Secret;
+use crate::expression::Acting;
 use crate::statement::privilege::{role_name, role_oid};
 use crate::statement::{Run, name_of};
 use datafusion::sql::sqlparser::ast::{
@@ -65,13 +66,13 @@ pub(super) async fn alter(
 ) -> Result<&'static str> {
     let catalog = run.transaction.catalog();
     let name = name_of(name);
-    let is_own_password = name == run.identity.user
+    let role = role_oid(&catalog, &name)?;
+    let is_own_password = run.identity.acting == Acting::Role(role)
         && matches!(operation, AlterRoleOperation::WithOptions { options }
             if options.iter().all(|option| matches!(option, RoleOption::Password(_))));
     if !is_own_password {
         run.environment(&catalog).check_superuser("alter role")?;
     }
-    let role = role_oid(&catalog, &name)?;
     let mut change = RoleChange::default();
     match operation {
         AlterRoleOperation::RenameRole { role_name } => change.name = Some(name_of(role_name)),
@@ -102,12 +103,11 @@ pub(super) async fn alter(
 pub(super) async fn drop(name: &ObjectName, run: &mut Run<'_>) -> Result<()> {
     let catalog = run.transaction.catalog();
     run.environment(&catalog).check_superuser("drop role")?;
-    let name = role_name(name)?;
-    if name == run.identity.user {
+    let role = role_oid(&catalog, &role_name(name)?)?;
+    if run.identity.acting == Acting::Role(role) {
         let message = "current user cannot be dropped";
         return Err(Error::new(SqlState::OBJECT_IN_USE, message));
     }
-    let role = role_oid(&catalog, &name)?;
     run.transaction.drop_role(role).await
 }
 
@@ -194,7 +194,7 @@ fn grantee(grantee: &Grantee, run: &Run<'_>) -> Result<Oid> {
         (GranteesType::Public, _) => Ok(PUBLIC_ROLE),
         (_, Some(GranteeName::ObjectName(name))) => match role_name(name)?.as_str() {
             "public" => Ok(PUBLIC_ROLE),
-            "current_user" | "session_user" | "current_role" => Ok(run.role()),
+            "current_user" | "session_user" | "current_role" => run.role(),
             name => role_oid(&catalog, name),
         },
         _ => Err(Error::unsupported(format!("GRANT to {grantee}"))),
@@ -263,7 +263,7 @@ fn changes(
         Some(GrantObjects::Databases(_)) => {}
         _ => return Err(Error::unsupported("GRANT on this kind of object")),
     }
-    let grantor = run.role();
+    let grantor = run.role()?;
     let mut changes = Vec::new();
     for (on, all) in things {
         let privileges = match privileges {

@@ -39,7 +39,7 @@ pub(super) async fn create(
         return Ok("CREATE SEQUENCE");
     }
     let number_type = written.as_ref().map_or(Ok(DataType::Int8), data_type)?;
-    let mut new = define(schema, name, run.role(), number_type, sequence_options)?;
+    let mut new = define(schema, name, run.role()?, number_type, sequence_options)?;
     if let Some(owner) = owned_by {
         new.owned_by = owner_of(&environment, owner, text)?;
     }
@@ -135,7 +135,7 @@ pub(super) async fn create_for_column(
     let missing = || Error::internal("a table that was created is gone");
     let table = catalog.table(table).ok_or_else(missing)?;
     let (_, column) = table.column(column).ok_or_else(missing)?;
-    let owner = run.role();
+    let owner = run.role()?;
     let mut new = define(table.schema, name, owner, column.data_type.clone(), options)?;
     new.owned_by = Some((table.oid, column.number));
     run.transaction.create_sequence(new).await?;

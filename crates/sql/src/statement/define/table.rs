@@ -71,7 +71,7 @@ pub(super) async fn create(
             column.default = Some(sequence::next_of(run, schema, sequence));
         }
     }
-    let owner = run.role();
+    let owner = run.role()?;
     let definition = Definition { schema, name, owner, columns, constraints };
     let table = run.transaction.create_table(definition).await?;
     for ((column, options), sequence) in sequences.into_iter().zip(names) {
@@ -324,7 +324,7 @@ async fn create_as(
         identity: None,
         generated: None,
     });
-    let (columns, owner) = (columns.collect(), run.role());
+    let (columns, owner) = (columns.collect(), run.role()?);
     let constraints = Vec::new();
     let mut rows = select.rows(run).await?;
     let definition = Definition { schema, name, owner, columns, constraints };

@@ -58,7 +58,7 @@ pub(super) async fn create(
     let new = NewView {
         schema,
         name,
-        owner: run.role(),
+        owner: run.role()?,
         query: create.query.to_string(),
         columns: columns.collect(),
         reads,
