@@ -63,14 +63,31 @@ impl Environment<'_> {
 
     /// Fails with 42501 unless the role may create objects in a schema.
     pub(crate) fn check_create(&self, schema: Oid) -> Result<()> {
+        self.check_create_as(self.identity.acting, schema)
+    }
+
+    fn check_create_as(&self, acting: Acting, schema: Oid) -> Result<()> {
         let Some(schema) = self.catalog.schema(schema) else { return Ok(()) };
-        let acting = self.identity.acting;
-        if self.is_superuser()
+        if is_superuser(self.catalog, acting)
             || has(self.catalog, acting, schema.owner, &schema.grants, Privileges::CREATE)
         {
             return Ok(());
         }
         Err(denied("schema", &schema.name))
+    }
+
+    /// Fails with 42501 unless the role may give an object of a schema to `owner`: as a member of `owner`, who may
+    /// create objects in the schema.
+    pub(crate) fn check_new_owner(&self, owner: Oid, schema: Oid) -> Result<()> {
+        if self.is_superuser() {
+            return Ok(());
+        }
+        if !memberships_of(self.catalog, self.identity.acting).contains(&owner) {
+            let name = self.catalog.role(owner).map(|role| role.name.as_str()).unwrap_or_default();
+            let message = format!("must be member of role \"{name}\"");
+            return Err(Error::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
+        }
+        self.check_create_as(Acting::Role(owner), schema)
     }
 
     /// Fails with 42501 unless the role is a superuser.

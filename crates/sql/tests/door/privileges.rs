@@ -235,6 +235,30 @@ async fn who_was_let_in_as_the_owner_stays_the_owner_when_a_role_takes_the_name(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_table_is_given_to_roles_of_which_its_owner_is_a_member_and_who_may_create_there() {
+    let (server, owner) = with_roles().await;
+    let setup = "CREATE SCHEMA s; GRANT CREATE, USAGE ON SCHEMA s TO app; CREATE ROLE crew; \
+                 CREATE ROLE boss SUPERUSER; GRANT CREATE, USAGE ON SCHEMA s TO other";
+    owner.batch_execute(setup).await.unwrap();
+    let app = server.client_as("app").await;
+    app.batch_execute("CREATE TABLE s.mine (a int)").await.unwrap();
+    for role in ["other", "boss", "stele", "crew"] {
+        refused(&app, &format!("ALTER TABLE s.mine OWNER TO {role}"), "42501").await;
+    }
+    refused(&app, "ALTER TABLE s.mine OWNER TO nobody", "42704").await;
+    app.batch_execute("ALTER TABLE s.mine OWNER TO app; ALTER TABLE s.mine OWNER TO CURRENT_USER")
+        .await
+        .unwrap();
+    owner.batch_execute("GRANT crew TO app").await.unwrap();
+    // The new owner could not have made the table there.
+    refused(&app, "ALTER TABLE s.mine OWNER TO crew", "42501").await;
+    owner.batch_execute("GRANT CREATE ON SCHEMA s TO crew").await.unwrap();
+    app.batch_execute("ALTER TABLE s.mine OWNER TO crew").await.unwrap();
+    owner.batch_execute("ALTER TABLE s.mine OWNER TO other").await.unwrap();
+    refused(&app, "SELECT a FROM s.mine", "42501").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn who_may_only_update_learns_no_value() {
     let (server, owner) = with_roles().await;
     let setup = "CREATE TABLE t (id int PRIMARY KEY, secret text, n int); \

@@ -165,10 +165,14 @@ async fn change(oid: Oid, operation: &AlterTableOperation, run: &mut Run<'_>) ->
         }
         AlterTableOperation::OwnerTo { new_owner } => {
             let catalog = run.transaction.catalog();
-            AlterTable::SetOwner(match new_owner {
+            let owner = match new_owner {
                 Owner::Ident(name) => role_oid(&catalog, &name_of(name))?,
                 _ => run.role()?,
-            })
+            };
+            let table = catalog.table(oid).filter(|table| table.owner != owner);
+            let Some(table) = table else { return Ok(()) };
+            run.environment(&catalog).check_new_owner(owner, table.schema)?;
+            AlterTable::SetOwner(owner)
         }
         AlterTableOperation::ValidateConstraint { .. } => return Ok(()),
         // Storage parameters of PostgreSQL, such as fillfactor, mean nothing here.
