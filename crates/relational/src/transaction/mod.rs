@@ -177,6 +177,14 @@ impl Transaction {
         }
     }
 
+    /// Takes the newest catalog, for which a statement is planned before it begins. REPEATABLE READ keeps the catalog of
+    /// its snapshot, and a transaction that changed its catalog keeps its own.
+    pub fn see_catalog(&mut self) {
+        if self.base.is_none() && self.conflict_snapshot().is_none() {
+            self.catalog = self.database.catalog();
+        }
+    }
+
     /// Returns the catalog that the statement sees, own changes included.
     pub fn catalog(&self) -> Arc<Catalog> {
         Arc::clone(&self.catalog)

@@ -124,6 +124,13 @@ impl Block {
         }
     }
 
+    /// Has the transaction in progress take the newest catalog that it may see.
+    pub(crate) fn see_catalog(&mut self) {
+        if let State::Implicit(transaction) | State::Open(transaction) = &mut self.state {
+            transaction.see_catalog();
+        }
+    }
+
     /// Returns the transaction for a statement, and starts an implicit one if there was no open one.
     pub(crate) fn for_statement(
         &mut self,

@@ -138,7 +138,9 @@ impl Session {
         match statement.as_ref() {
             Statement::ShowVariable { variable } => Ok(Some(columns_of_show(variable))),
             Statement::Execute { name: Some(name), .. } => {
-                Ok(self.portals.prepared(&setting_name(name))?.columns())
+                let named = self.portals.prepared(&setting_name(name))?;
+                named.tell();
+                Ok(named.columns())
             }
             Statement::Fetch { name, .. } => {
                 Ok(self.portals.portal(&name_of(name))?.prepared.columns())

@@ -31,6 +31,8 @@ impl Session {
             let parsed = Parsed::Tree(Box::new(Statement::Query(query)));
             let types = prepared.given_params().to_vec();
             let inner = Arc::new(self.prepare(prepared.text(), parsed, types)?);
+            // Clients that fetch from it are told of its columns.
+            inner.tell();
             // Its rows are the ones of now, whenever they are fetched.
             let rows = match is_held {
                 true => self.hold(&inner, params, flag).await?,

@@ -164,6 +164,7 @@ impl Session {
     }
 
     fn put_columns(&mut self, prepared: &Prepared, formats: &[i16]) -> Result<(), Stop> {
+        prepared.tell();
         let message = match self.columns_of(prepared)? {
             Some(columns) => columns_message(&columns, formats)?,
             None => PgWireBackendMessage::NoData(NoData::new()),
@@ -201,18 +202,25 @@ impl Session {
         }
     }
 
-    /// Returns a prepared statement that fits the catalog, planned again if it has changed since.
+    /// Returns a prepared statement that fits the catalog, planned again if it has changed since. 0A000 if it gives
+    /// other columns then.
     pub(super) fn fresh(&mut self, name: &str) -> Result<Arc<Prepared>, Stop> {
         self.note_settings();
         let prepared = self.portals.prepared(name)?;
+        self.block.see_catalog();
         if self.block.is_failed() || prepared.fits(&self.catalog(), self.settings.path()) {
             return Ok(prepared);
         }
         let (text, parsed) = (prepared.text(), prepared.parsed().clone());
         let again = self.prepare(text, parsed, prepared.given_params().to_vec())?;
-        if !again.has_columns_of(&prepared) {
+        // A client that names no statement and asks for no columns takes what comes.
+        let is_fixed = prepared.is_told() || !name.is_empty();
+        if is_fixed && !again.has_columns_of(&prepared) {
             let message = "cached plan must not change result type";
             return Err(Error::unsupported(message).into());
+        }
+        if prepared.is_told() {
+            again.tell();
         }
         let again = Arc::new(again);
         self.portals.refresh(name, Arc::clone(&again));

@@ -26,13 +26,20 @@ use std::sync::Arc;
 const BATCH_ROWS: usize = 256;
 
 impl Session {
-    /// Plans a statement whose parameters have `types`, as far as the client told them.
+    /// Plans a statement that has not begun, for what is committed by now. Its parameters have `types`, as far as the
+    /// client told them.
     pub(super) fn prepare(
         &mut self,
         text: Arc<str>,
         parsed: Parsed,
         types: Vec<DataType>,
     ) -> Result<Prepared> {
+        self.block.see_catalog();
+        self.plan(text, parsed, types)
+    }
+
+    /// Plans a statement for the catalog of the transaction as it is.
+    fn plan(&mut self, text: Arc<str>, parsed: Parsed, types: Vec<DataType>) -> Result<Prepared> {
         if self.block.is_failed() && !parsed.ends_transaction() {
             return Err(failed());
         }
@@ -240,15 +247,16 @@ impl Session {
         self.shared.database.now_micros() - MICROS_TO_2000
     }
 
-    /// Returns the plan for the catalog of the transaction, which may be newer than the one it was made for.
+    /// Returns the plan for the catalog of the transaction, which may be newer than the one it was made for. 0A000 if
+    /// the client was told of other columns.
     fn replan(&mut self, prepared: &Arc<Prepared>) -> Result<Arc<Prepared>> {
         let catalog = self.catalog();
         if prepared.fits(&catalog, self.settings.path()) {
             return Ok(Arc::clone(prepared));
         }
         let given = prepared.given_params().to_vec();
-        let again = self.prepare(prepared.text(), prepared.parsed().clone(), given)?;
-        if !again.has_columns_of(prepared) {
+        let again = self.plan(prepared.text(), prepared.parsed().clone(), given)?;
+        if prepared.is_told() && !again.has_columns_of(prepared) {
             return Err(Error::unsupported("cached plan must not change result type"));
         }
         Ok(Arc::new(again))

@@ -11,6 +11,7 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use relational::{Catalog, DataType, Error, Oid, Result, SqlState, Writes};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Most parameters of a statement.
 const PARAMS_MAX: usize = 65_535;
@@ -50,6 +51,8 @@ pub(crate) struct Prepared {
     /// Version of the catalog that the plan was made for.
     version: u64,
     path: Arc<[String]>,
+    /// True once the client was told of the columns.
+    is_told: AtomicBool,
 }
 
 impl Parsed {
@@ -88,7 +91,8 @@ impl Prepared {
         let columns = plan.columns();
         let (version, path) =
             (environment.catalog.version, Arc::clone(environment.settings.path()));
-        Ok(Self { text, parsed, plan, given, params, columns, version, path })
+        let is_told = AtomicBool::new(false);
+        Ok(Self { text, parsed, plan, given, params, columns, version, path, is_told })
     }
 
     /// Returns a text without a statement.
@@ -102,6 +106,7 @@ impl Prepared {
             columns: None,
             version: 0,
             path: Arc::from([]),
+            is_told: AtomicBool::new(false),
         }
     }
 
@@ -166,9 +171,26 @@ impl Prepared {
         }
     }
 
-    /// Returns whether another plan has the same columns.
+    /// Returns whether another plan has columns of the same names and types.
     pub(crate) fn has_columns_of(&self, other: &Self) -> bool {
-        self.columns == other.columns
+        match (&self.columns, &other.columns) {
+            (Some(own), Some(others)) => {
+                let mut pairs = own.iter().zip(others.iter());
+                own.len() == others.len() && pairs.all(|(one, other)| one.is_like(other))
+            }
+            (None, None) => true,
+            _ => false,
+        }
+    }
+
+    /// Takes notice that the client is told of the columns: the rows have no others from now on.
+    pub(crate) fn tell(&self) {
+        self.is_told.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether the client was told of the columns.
+    pub(crate) fn is_told(&self) -> bool {
+        self.is_told.load(Ordering::Relaxed)
     }
 
     /// Returns the number of the table whose rows the statement writes or locks, and which of both.

@@ -25,6 +25,11 @@ impl Column {
     pub(crate) fn computed(name: &str, data_type: DataType) -> Self {
         Self { name: name.to_owned(), data_type, table: 0, number: 0, vector: None }
     }
+
+    /// Returns whether values of another column look the same to a client, from whichever table they come.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        (&self.name, &self.data_type, self.vector) == (&other.name, &other.data_type, other.vector)
+    }
 }
 
 /// Origin of the rows that a client gets.

@@ -10,6 +10,7 @@ mod group;
 mod meaning;
 mod node;
 mod observed;
+mod plans;
 mod privileges;
 mod protocol;
 mod refusals;
