@@ -34,15 +34,16 @@ impl Session {
             // Clients that fetch from it are told of its columns.
             inner.tell();
             // Its rows are the ones of now, whenever they are fetched.
-            let rows = match is_held {
+            let (rows, rows_bytes) = match is_held {
                 true => self.hold(&inner, params, flag).await?,
-                false => self.rows_of(&inner, params, flag).await?,
+                false => (self.rows_of(&inner, params, flag).await?, 0),
             };
             let portal = Portal {
                 prepared: inner,
                 params: Arc::clone(params),
                 formats: vec![i16::from(cursor.binary == Some(true))],
                 progress: Progress::running(rows),
+                rows_bytes,
                 is_held,
                 is_new: true,
                 savepoints: self.block.savepoint_count(),
@@ -52,19 +53,20 @@ impl Session {
         done("DECLARE CURSOR")
     }
 
-    /// Returns all rows of a query, which outlive its transaction.
+    /// Returns all rows of a query, which outlive its transaction, and their bytes.
     async fn hold(
         &mut self,
         prepared: &Arc<Prepared>,
         params: &Arc<[Value]>,
         flag: &CancelFlag,
-    ) -> Result<Rows, Stop> {
+    ) -> Result<(Rows, usize), Stop> {
         let mut rows = self.rows_of(prepared, params, flag).await?;
         let mut all = Kept::new(HELD_BYTES_MAX, "a cursor WITH HOLD");
         loop {
             let batch = rows.next(1_000).await?;
             if batch.is_empty() {
-                return Ok(Rows::ready(rows.columns(), all.rows(), "FETCH"));
+                let bytes = all.bytes();
+                return Ok((Rows::ready(rows.columns(), all.rows(), "FETCH"), bytes));
             }
             for row in batch {
                 all.push(row)?;

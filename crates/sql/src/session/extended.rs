@@ -141,6 +141,7 @@ impl Session {
             params: params.into(),
             formats: bind.result_column_format_codes,
             progress: Progress::Bound,
+            rows_bytes: 0,
             is_held: false,
             is_new: true,
             savepoints: self.block.savepoint_count(),

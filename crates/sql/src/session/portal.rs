@@ -40,6 +40,8 @@ pub(crate) struct Portal {
     /// Format codes of the columns: none for text, one for all, or one for each.
     pub(crate) formats: Vec<i16>,
     pub(crate) progress: Progress,
+    /// Bytes of the rows that it keeps, about.
+    pub(crate) rows_bytes: usize,
     /// True if it outlives its transaction: a cursor WITH HOLD.
     pub(crate) is_held: bool,
     /// True until the transaction that opened it has committed.
@@ -50,7 +52,8 @@ pub(crate) struct Portal {
 
 impl Portal {
     fn bytes(&self) -> usize {
-        PLAN_BYTES_MIN + self.params.iter().map(Value::memory_bytes).sum::<usize>()
+        let params = self.params.iter().map(Value::memory_bytes).sum::<usize>();
+        PLAN_BYTES_MIN + params + self.rows_bytes
     }
 }
 

@@ -141,6 +141,11 @@ impl Kept {
         self.rows
     }
 
+    /// Returns the bytes of the rows that were kept.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Returns the number of rows that were kept.
     pub(crate) fn len(&self) -> usize {
         self.rows.len()

@@ -282,3 +282,26 @@ fn a_session_keeps_no_more_than_its_share() {
         client.batch_execute("ROLLBACK").await.unwrap();
     });
 }
+
+#[test]
+fn rows_of_held_cursors_count_for_the_share_of_a_session() {
+    on_threads(16, async {
+        let server = Server::start().await;
+        let client = server.client().await;
+        let declare = |number: usize| {
+            format!(
+                "DECLARE c{number} CURSOR WITH HOLD FOR \
+                 SELECT repeat('x', 1000000) FROM generate_series(1, 60)"
+            )
+        };
+        for number in 0..4 {
+            client.batch_execute(&declare(number)).await.unwrap();
+        }
+        let error = client.batch_execute(&declare(4)).await.unwrap_err();
+        assert_eq!(code(&error), "53200");
+        assert_eq!(code(&client.batch_execute("FETCH c4").await.unwrap_err()), "34000");
+        client.batch_execute("CLOSE c0").await.unwrap();
+        client.batch_execute(&declare(4)).await.unwrap();
+        assert_eq!(count_of(&client, "MOVE 59 FROM c4; FETCH ALL FROM c4").await, 1);
+    });
+}
