@@ -95,10 +95,18 @@ impl Session {
         flag: &CancelFlag,
     ) -> Result<Output, Stop> {
         let wanted = forward_count(direction)?;
+        self.portals.check(name)?;
         let mut portal = self.portals.take(name)?;
         if let Progress::Bound = portal.progress {
             let (prepared, params) = (Arc::clone(&portal.prepared), Arc::clone(&portal.params));
-            portal.progress = Progress::running(self.rows_of(&prepared, &params, flag).await?);
+            match self.rows_of(&prepared, &params, flag).await {
+                Ok(rows) => portal.progress = Progress::running(rows),
+                Err(stopped) => {
+                    portal.progress = Progress::Failed;
+                    self.portals.put_back(name, portal);
+                    return Err(stopped);
+                }
+            }
         }
         let rows = match &portal.progress {
             Progress::Running(rows) => {

@@ -175,6 +175,10 @@ impl Session {
 
     async fn on_execute(&mut self, execute: Execute) -> Result<(), Stop> {
         let name = execute.name.unwrap_or_default();
+        let was_failed = self.block.is_failed();
+        if !was_failed {
+            self.portals.check(&name)?;
+        }
         let mut portal = self.portals.take(&name)?;
         if portal.prepared.is_empty() {
             self.portals.put_back(&name, portal);
@@ -184,7 +188,17 @@ impl Session {
         let rows_max = usize::try_from(execute.max_rows).ok().filter(|max| *max > 0);
         let prepared = &portal.prepared;
         let work = self.begin_statement(Kind::of(prepared.parsed()), &prepared.text());
-        let ended = work.on(self.run_portal(&mut portal, rows_max)).await?;
+        let ended = match work.on(self.run_portal(&mut portal, rows_max)).await {
+            Ok(ended) => ended,
+            Err(stopped) => {
+                // A failed block does not begin it.
+                if !was_failed {
+                    portal.progress = Progress::Failed;
+                }
+                self.portals.put_back(&name, portal);
+                return Err(stopped);
+            }
+        };
         // Whatever ends a transaction or a part of it ends its own portal.
         let is_open = self.block.transaction().is_some() || portal.is_held;
         if is_open && !portal.prepared.ends_transaction() {

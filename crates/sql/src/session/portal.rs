@@ -24,6 +24,8 @@ pub(crate) enum Progress {
     Running(Arc<Mutex<Rows>>),
     /// It gave all of its rows, or was no query. Executing it again gives nothing, with this tag.
     Done(String),
+    /// It failed, and cannot be executed again.
+    Failed,
 }
 
 impl Progress {
@@ -51,6 +53,16 @@ pub(crate) struct Portal {
 }
 
 impl Portal {
+    /// Returns whether it failed, or was given up while it worked.
+    pub(crate) fn is_failed(&self) -> bool {
+        match &self.progress {
+            Progress::Failed => true,
+            // Nobody else works with the rows between two statements.
+            Progress::Running(rows) => rows.try_lock().is_ok_and(|rows| rows.is_failed()),
+            Progress::Bound | Progress::Done(_) => false,
+        }
+    }
+
     fn bytes(&self) -> usize {
         let params = self.params.iter().map(Value::memory_bytes).sum::<usize>();
         PLAN_BYTES_MIN + params + self.rows_bytes
@@ -141,6 +153,15 @@ impl Portals {
         self.check_room(portal.bytes())?;
         self.portals.insert(name.to_owned(), portal);
         Ok(())
+    }
+
+    /// Fails with 55000 if a portal failed before, and with 34000 if there is none.
+    pub(crate) fn check(&self, name: &str) -> Result<()> {
+        if !self.portal(name)?.is_failed() {
+            return Ok(());
+        }
+        let message = format!("portal \"{name}\" cannot be run");
+        Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message))
     }
 
     /// Returns a portal by its name, or 34000.

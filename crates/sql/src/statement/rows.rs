@@ -54,6 +54,8 @@ pub(crate) struct Rows {
     /// Rows that the source gave beyond what was asked for.
     ahead: IntoIter<Row>,
     is_ended: bool,
+    /// True while the source works, and for good once it failed or was given up.
+    is_failed: bool,
 }
 
 impl Rows {
@@ -61,7 +63,8 @@ impl Rows {
     pub(crate) fn of(columns: Arc<[Column]>, source: Source) -> Self {
         let ahead = Vec::new().into_iter();
         let verb = "SELECT".to_owned();
-        Self { columns, source, verb, is_counted: true, ahead, is_ended: false }
+        let is_counted = true;
+        Self { columns, source, verb, is_counted, ahead, is_ended: false, is_failed: false }
     }
 
     /// Returns rows that are there, of a statement with this verb.
@@ -89,11 +92,20 @@ impl Rows {
         if self.is_counted { format!("{} {count}", self.verb) } else { self.verb.clone() }
     }
 
+    /// Returns whether the rows failed, or were given up on the way: the next ones are not known.
+    pub(crate) fn is_failed(&self) -> bool {
+        self.is_failed
+    }
+
     /// Returns the next rows, at most `max`; none at the end.
     pub(crate) async fn next(&mut self, max: usize) -> Result<Vec<Row>> {
+        if let Source::Ready(rows) = &mut self.source {
+            return Ok(rows.by_ref().take(max).collect());
+        }
         if self.ahead.len() == 0 && !self.is_ended {
+            self.is_failed = true;
             let batch = match &mut self.source {
-                Source::Ready(rows) => return Ok(rows.by_ref().take(max).collect()),
+                Source::Ready(rows) => rows.by_ref().take(max).collect(),
                 Source::Scan(scan) => scan.next(max).await?,
                 Source::Stream(stream) => stream.next_batch().await?.unwrap_or_default(),
                 Source::Shared(_, 0) => Vec::new(),
@@ -104,6 +116,7 @@ impl Rows {
                     batch
                 }
             };
+            self.is_failed = false;
             self.is_ended = batch.is_empty();
             self.ahead = batch.into_iter();
         }

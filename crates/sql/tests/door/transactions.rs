@@ -58,6 +58,39 @@ async fn portals_end_with_the_savepoint_behind_which_they_were_bound() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_cursor_that_failed_cannot_be_run_again() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    let setup = "CREATE TABLE t (a int PRIMARY KEY); INSERT INTO t VALUES (1), (2), (3), (4); \
+                 BEGIN; DECLARE h CURSOR FOR SELECT 1 / (3 - a) FROM t ORDER BY a; SAVEPOINT s";
+    client.batch_execute(setup).await.unwrap();
+    assert_eq!(code(&client.batch_execute("FETCH ALL h").await.unwrap_err()), "22012");
+    for text in ["FETCH h", "MOVE 2 FROM h", "FETCH ALL h"] {
+        client.batch_execute("ROLLBACK TO s").await.unwrap();
+        assert_eq!(code(&client.batch_execute(text).await.unwrap_err()), "55000", "{text}");
+    }
+    let again = "ROLLBACK TO s; CLOSE h; DECLARE h CURSOR FOR SELECT a FROM t ORDER BY a";
+    client.batch_execute(again).await.unwrap();
+    assert_eq!(rows(&client, "FETCH h").await, ["1"]);
+    client.batch_execute("COMMIT").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_portal_that_failed_cannot_be_run_again() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    client.batch_execute("CREATE TABLE t (a int); INSERT INTO t VALUES (0)").await.unwrap();
+    let mut transaction = client.transaction().await.unwrap();
+    let portal = transaction.bind("SELECT 1 / a FROM t", &[]).await.unwrap();
+    for state in ["22012", "55000"] {
+        let savepoint = transaction.savepoint("s").await.unwrap();
+        let error = savepoint.query_portal(&portal, 1).await.unwrap_err();
+        assert_eq!(code(&error), state);
+        savepoint.rollback().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_row_that_meets_the_arbiter_and_another_key_is_left_out() {
     let server = Server::start().await;
     let client = server.client().await;
