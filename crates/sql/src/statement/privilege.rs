@@ -164,16 +164,17 @@ impl Environment<'_> {
     }
 }
 
-/// Returns whether an expression has the value of a column, but for the row that is proposed to an
-/// INSERT, or of a subquery. Errors of such expressions may show the values.
+/// Returns whether an expression has the value of a column, or of a subquery. Errors of such expressions may show
+/// the values.
 pub(crate) fn reads_columns(expression: &Expr) -> bool {
     let found = visit_expressions(expression, |part| {
         let is_read = match part {
-            Expr::CompoundIdentifier(names) => {
-                names.first().is_none_or(|table| name_of(table) != "excluded")
-            }
             Expr::Identifier(_) => !is_default(part),
-            Expr::CompoundFieldAccess { .. } | Expr::Subquery(_) | Expr::Exists { .. } => true,
+            Expr::CompoundIdentifier(_)
+            | Expr::CompoundFieldAccess { .. }
+            | Expr::Subquery(_)
+            | Expr::InSubquery { .. }
+            | Expr::Exists { .. } => true,
             _ => false,
         };
         if is_read { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -262,7 +263,8 @@ pub(crate) fn denied(kind: &str, name: &str) -> Error {
 /// Checks a `LOCK TABLE`. Only the weakest mode is taken: a reader sees a snapshot anyway.
 pub(super) fn check_lock(environment: &Environment<'_>, text: &str, lock: &Lock) -> Result<()> {
     for target in &lock.tables {
-        environment.relation(&target.name, text)?;
+        let relation = environment.relation(&target.name, text)?;
+        environment.check(&relation, Privileges::SELECT)?;
     }
     match lock.lock_mode {
         Some(LockTableMode::AccessShare) => Ok(()),

@@ -268,8 +268,30 @@ async fn who_may_only_update_learns_no_value() {
     refused(&app, "UPDATE t SET n = secret::int", "42501").await;
     let upsert = "INSERT INTO t VALUES (1, 'x', 0) ON CONFLICT (id) DO UPDATE SET n =";
     refused(&app, &format!("{upsert} t.secret::int"), "42501").await;
+    // The key that is in the way is read.
+    refused(&app, &format!("{upsert} excluded.n + 1"), "42501").await;
+    for target in ["(id)", "ON CONSTRAINT t_pkey"] {
+        let skip = format!("INSERT INTO t VALUES (1, 'x', 0) ON CONFLICT {target} DO NOTHING");
+        refused(&app, &skip, "42501").await;
+    }
+    app.batch_execute("INSERT INTO t VALUES (1, 'x', 0) ON CONFLICT DO NOTHING").await.unwrap();
+    refused(&app, "UPDATE t AS excluded SET n = excluded.secret::int", "42501").await;
+    for read in ["secret", "*", "t", "t.*", "(SELECT max(secret) FROM t)", "n + 1"] {
+        refused(&app, &format!("UPDATE t SET n = 2 RETURNING {read}"), "42501").await;
+    }
+    refused(&app, "UPDATE t AS excluded SET n = 2 RETURNING excluded.secret", "42501").await;
+    assert_eq!(shown(&app, "UPDATE t SET n = 2 RETURNING 'done'").await, ["done"]);
+    let inserted = "INSERT INTO t VALUES (2, 'y', 0) RETURNING 'in' AS done";
+    assert_eq!(shown(&app, inserted).await, ["in"]);
+    refused(&app, "DELETE FROM t RETURNING 'out'", "42501").await;
+    owner.batch_execute("GRANT DELETE ON t TO app").await.unwrap();
+    refused(&app, "DELETE FROM t RETURNING id", "42501").await;
+    refused(&app, "BEGIN; LOCK TABLE t IN ACCESS SHARE MODE", "42501").await;
+    app.batch_execute("ROLLBACK").await.unwrap();
+    assert_eq!(shown(&app, "DELETE FROM t RETURNING 'out'").await, ["out", "out"]);
+    owner.batch_execute("GRANT SELECT ON t TO app").await.unwrap();
     app.batch_execute(&format!("{upsert} excluded.n + 1")).await.unwrap();
-    app.batch_execute("UPDATE t SET n = 2").await.unwrap();
+    app.batch_execute("BEGIN; LOCK TABLE t IN ACCESS SHARE MODE; COMMIT").await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,7 @@
 //! DELETE: of rows of one table, which other tables may choose.
 
 use super::found::{Finder, Found, changed_table, needs_query};
+use super::returning::reads_row;
 use super::{References, Returning, Target};
 use crate::statement::bind::Binder;
 use crate::statement::{Column, Environment, Output, Rows, Run};
@@ -39,7 +40,8 @@ impl Delete {
         let (table, alias) = changed_table(environment, text, from)?;
         let relation = Relation::Table(Arc::clone(&table));
         environment.check(&relation, Privileges::DELETE)?;
-        if delete.selection.is_some() || delete.returning.is_some() {
+        let is_returned = delete.returning.iter().flatten().any(reads_row);
+        if delete.selection.is_some() || is_returned {
             environment.check(&relation, Privileges::SELECT)?;
         }
         let target = Target::of(environment, &table)?;

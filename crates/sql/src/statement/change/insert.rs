@@ -1,11 +1,11 @@
 //! INSERT: from values or a query, with defaults, conflicts and RETURNING.
 
+use super::returning::reads_row;
 use super::target::Default;
 use super::typed::typed_query;
 use super::{References, Returning, Target};
 use crate::statement::bind::{Binder, Bound, is_default};
 use crate::statement::names::{name_of, place_of};
-use crate::statement::privilege::reads_columns;
 use crate::statement::select::Select;
 use crate::statement::{Column, Environment, Kept, Output, Rows, Run};
 use crate::values::{CastContext, cast_with};
@@ -115,7 +115,9 @@ impl Insert {
         let returning = match &insert.returning {
             None => None,
             Some(list) => {
-                environment.check(&Relation::Table(Arc::clone(&table)), Privileges::SELECT)?;
+                if list.iter().any(reads_row) {
+                    environment.check(&Relation::Table(Arc::clone(&table)), Privileges::SELECT)?;
+                }
                 let mut binder = Binder::of_table(environment, text, &table, &alias, params);
                 Some(Returning::bind(&mut binder, &table, &alias, list)?)
             }
@@ -442,6 +444,10 @@ fn plan_conflict(
     let table = &target.table;
     let arbiter = conflict.conflict_target.as_ref().map(|wanted| arbiter(table, wanted));
     let arbiter = arbiter.transpose()?;
+    if arbiter.is_some() {
+        // To meet a conflict or none tells what the key has.
+        environment.check(&Relation::Table(Arc::clone(table)), Privileges::SELECT)?;
+    }
     let update = match &conflict.action {
         OnConflictAction::DoNothing => return Ok(Conflict::Simple(OnConflict::Skip(arbiter))),
         OnConflictAction::DoUpdate(update) => update,
@@ -450,12 +456,7 @@ fn plan_conflict(
         let message = "ON CONFLICT DO UPDATE requires inference specification or constraint name";
         return Err(Error::new(SqlState::SYNTAX_ERROR, message));
     };
-    let relation = Relation::Table(Arc::clone(table));
-    environment.check(&relation, Privileges::UPDATE)?;
-    let values = update.assignments.iter().map(|assignment| &assignment.value);
-    if values.chain(&update.selection).any(reads_columns) {
-        environment.check(&relation, Privileges::SELECT)?;
-    }
+    environment.check(&Relation::Table(Arc::clone(table)), Privileges::UPDATE)?;
     let mut binder = Binder::of_conflict(environment, text, table, alias, params);
     let mut sets = Vec::new();
     for assignment in &update.assignments {

@@ -2,6 +2,7 @@
 
 use crate::statement::bind::{Binder, Bound, Eval, column_label};
 use crate::statement::names::name_of;
+use crate::statement::privilege::reads_columns;
 use crate::statement::{Column, Kept};
 use datafusion::sql::sqlparser::ast::{SelectItem, SelectItemQualifiedWildcardKind};
 use relational::catalog::Table;
@@ -21,6 +22,16 @@ enum Item {
 pub(crate) struct Returning {
     columns: Arc<[Column]>,
     items: Vec<Item>,
+}
+
+/// Returns whether an item of RETURNING has values of the row, for which a role needs SELECT.
+pub(super) fn reads_row(item: &SelectItem) -> bool {
+    match item {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+            reads_columns(expr)
+        }
+        _ => true,
+    }
 }
 
 impl Returning {

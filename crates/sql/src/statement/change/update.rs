@@ -2,6 +2,7 @@
 
 use super::found::{Finder, Found, changed_table, needs_query};
 use super::insert::places;
+use super::returning::reads_row;
 use super::target::Default;
 use super::typed::type_expr;
 use super::{References, Returning, Target};
@@ -54,7 +55,8 @@ impl Update {
         let target = Target::of(environment, &table)?;
         let assigned = assigned(&table, update, text)?;
         let reads = assigned.iter().any(|(_, value)| reads_columns(value));
-        if reads || update.selection.is_some() || update.returning.is_some() {
+        let is_returned = update.returning.iter().flatten().any(reads_row);
+        if reads || update.selection.is_some() || is_returned {
             environment.check(&relation, Privileges::SELECT)?;
         }
         for (place, value) in &assigned {
