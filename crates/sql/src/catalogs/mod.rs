@@ -13,6 +13,7 @@ mod server;
 mod sizes;
 mod standard;
 mod types;
+mod viewer;
 mod wide;
 
 use std::sync::LazyLock;

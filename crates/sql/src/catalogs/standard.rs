@@ -1,9 +1,10 @@
 //! The views of `information_schema`.
 
-use relational::catalog::{Identity, KeyMatch};
+use relational::catalog::{Identity, KeyMatch, Privileges};
 use relational::{Catalog, DataType, Row, Table, Value};
 
 use super::definitions::{action_words, constraint_names};
+use super::viewer::{BUT_SELECT, OF_COLUMNS, Viewer};
 use super::{Definition, nothing, row};
 use crate::expression::EvalContext;
 use crate::values::{type_name, type_short_name};
@@ -89,7 +90,9 @@ fn yes(is: bool) -> &'static str {
 
 fn schemata(catalog: &Catalog, context: &EvalContext) -> Vec<Row> {
     let database: &str = &context.database;
-    let own = catalog.schemas().map(|schema| schema.name.clone());
+    let viewer = Viewer::of(catalog, context);
+    let own = catalog.schemas().filter(|schema| viewer.sees_schema(schema));
+    let own = own.map(|schema| schema.name.clone());
     let fixed = ["pg_catalog", "information_schema"].into_iter().map(str::to_owned);
     let all = fixed.chain(own);
     all.map(|name| {
@@ -118,14 +121,18 @@ fn table_row(database: &str, schema: String, name: &str, kind: &str) -> Row {
 
 fn tables(catalog: &Catalog, context: &EvalContext) -> Vec<Row> {
     let database: &str = &context.database;
-    let own = catalog.tables().map(|table| {
+    let viewer = Viewer::of(catalog, context);
+    let all = Privileges::ALL_OF_TABLE;
+    let own = catalog.tables().filter(|table| viewer.sees_table(table, all)).map(|table| {
         table_row(database, schema_name(catalog, table.schema), &table.name, "BASE TABLE")
     });
     let views = catalog
         .views()
+        .filter(|view| viewer.sees(view.owner, &view.grants, all))
         .map(|view| table_row(database, schema_name(catalog, view.schema), &view.name, "VIEW"));
     let wides = catalog
         .wides()
+        .filter(|wide| viewer.sees(wide.owner, &wide.grants, all))
         .map(|wide| table_row(database, schema_name(catalog, wide.schema), &wide.name, "FOREIGN"));
     own.chain(views).chain(wides).collect()
 }
@@ -207,8 +214,9 @@ fn column_row(
 }
 
 fn columns(catalog: &Catalog, context: &EvalContext) -> Vec<Row> {
+    let viewer = Viewer::of(catalog, context);
     let mut out = Vec::new();
-    for table in catalog.tables() {
+    for table in catalog.tables().filter(|table| viewer.sees_table(table, OF_COLUMNS)) {
         let schema = schema_name(catalog, table.schema);
         for (at, column) in table.columns.iter().enumerate() {
             let marks = Marks {
@@ -225,7 +233,7 @@ fn columns(catalog: &Catalog, context: &EvalContext) -> Vec<Row> {
             out.push(row);
         }
     }
-    for wide in catalog.wides() {
+    for wide in catalog.wides().filter(|wide| viewer.sees(wide.owner, &wide.grants, OF_COLUMNS)) {
         let schema = schema_name(catalog, wide.schema);
         for (at, column) in wide.columns.iter().enumerate() {
             let nullable = !column.not_null;
@@ -238,7 +246,7 @@ fn columns(catalog: &Catalog, context: &EvalContext) -> Vec<Row> {
             out.push(row);
         }
     }
-    for view in catalog.views() {
+    for view in catalog.views().filter(|view| viewer.sees(view.owner, &view.grants, OF_COLUMNS)) {
         let schema = schema_name(catalog, view.schema);
         for (at, (name, data_type)) in view.columns.iter().enumerate() {
             let marks = Marks { default: None, nullable: true, identity: None, generated: None };
@@ -251,8 +259,9 @@ fn columns(catalog: &Catalog, context: &EvalContext) -> Vec<Row> {
 
 fn constraints(catalog: &Catalog, context: &EvalContext) -> Vec<Row> {
     let database: &str = &context.database;
+    let viewer = Viewer::of(catalog, context);
     let mut out = Vec::new();
-    for table in catalog.tables() {
+    for table in catalog.tables().filter(|table| viewer.sees_table(table, BUT_SELECT)) {
         let schema = schema_name(catalog, table.schema);
         for found in constraint_names(table) {
             let kind = match found.kind {
@@ -280,8 +289,9 @@ fn constraints(catalog: &Catalog, context: &EvalContext) -> Vec<Row> {
 
 fn keys(catalog: &Catalog, context: &EvalContext) -> Vec<Row> {
     let database: &str = &context.database;
+    let viewer = Viewer::of(catalog, context);
     let mut out = Vec::new();
-    for table in catalog.tables() {
+    for table in catalog.tables().filter(|table| viewer.sees_table(table, OF_COLUMNS)) {
         let schema = schema_name(catalog, table.schema);
         for found in constraint_names(table) {
             for (at, column) in found.columns.iter().enumerate() {
@@ -310,6 +320,7 @@ fn keys(catalog: &Catalog, context: &EvalContext) -> Vec<Row> {
 /// Columns that a key is over, or that a foreign key references.
 fn constrained_columns(catalog: &Catalog, context: &EvalContext) -> Vec<Row> {
     let database: &str = &context.database;
+    let viewer = Viewer::of(catalog, context);
     let mut out = Vec::new();
     for table in catalog.tables() {
         let schema = schema_name(catalog, table.schema);
@@ -318,7 +329,7 @@ fn constrained_columns(catalog: &Catalog, context: &EvalContext) -> Vec<Row> {
                 Some(key) => (catalog.table(key.references), key.referenced.clone()),
                 None => (Some(table), found.columns.clone()),
             };
-            let Some(of) = of else { continue };
+            let Some(of) = of.filter(|of| viewer.owns(of.owner)) else { continue };
             if let Some(expression) = found.expression {
                 let names = crate::statement::names_in(expression);
                 let read = table.columns.iter().filter(|column| names.contains(&column.name));
@@ -342,8 +353,9 @@ fn constrained_columns(catalog: &Catalog, context: &EvalContext) -> Vec<Row> {
 
 fn references(catalog: &Catalog, context: &EvalContext) -> Vec<Row> {
     let database: &str = &context.database;
+    let viewer = Viewer::of(catalog, context);
     let mut out = Vec::new();
-    for table in catalog.tables() {
+    for table in catalog.tables().filter(|table| viewer.sees_table(table, BUT_SELECT)) {
         for key in &table.foreign_keys {
             let Some(other) = catalog.table(key.references) else { continue };
             // A unique index that no constraint has is no unique constraint.
@@ -374,16 +386,21 @@ fn name_of(table: &Table, number: i16) -> Option<&str> {
 
 fn views(catalog: &Catalog, context: &EvalContext) -> Vec<Row> {
     let database: &str = &context.database;
+    let viewer = Viewer::of(catalog, context);
     let all = catalog.views();
+    let all = all.filter(|view| viewer.sees(view.owner, &view.grants, Privileges::ALL_OF_TABLE));
     all.map(|view| {
-        row![database, schema_name(catalog, view.schema), view.name.as_str(), view.query.as_str()]
+        let query = viewer.owns(view.owner).then_some(view.query.as_str());
+        row![database, schema_name(catalog, view.schema), view.name.as_str(), query]
     })
     .collect()
 }
 
 fn sequences(catalog: &Catalog, context: &EvalContext) -> Vec<Row> {
     let database: &str = &context.database;
-    let all = catalog.sequences();
+    let viewer = Viewer::of(catalog, context);
+    let any = Privileges::ALL_OF_SEQUENCE;
+    let all = catalog.sequences().filter(|found| viewer.sees(found.owner, &found.grants, any));
     all.map(|found| {
         row![
             database,

@@ -259,6 +259,58 @@ async fn a_table_is_given_to_roles_of_which_its_owner_is_a_member_and_who_may_cr
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn information_schema_shows_what_a_role_has_privileges_on() {
+    let (server, owner) = with_roles().await;
+    let setup = "CREATE TABLE hidden (id int PRIMARY KEY, a int UNIQUE); CREATE SCHEMA closed; \
+                 CREATE VIEW hidden_view AS SELECT id FROM hidden; CREATE SEQUENCE hidden_numbers; \
+                 CREATE TABLE other_hidden (id int REFERENCES hidden)";
+    owner.batch_execute(setup).await.unwrap();
+    let (app, other) = (server.client_as("app").await, server.client_as("other").await);
+    let all = [
+        ("tables", "table_name", "table_schema = 'public'"),
+        ("columns", "table_name || '.' || column_name", "table_schema = 'public'"),
+        ("views", "table_name || ' ' || (view_definition IS NULL)", "true"),
+        ("sequences", "sequence_name", "true"),
+        ("table_constraints", "constraint_name", "constraint_schema = 'public'"),
+        ("key_column_usage", "column_name", "true"),
+        ("constraint_column_usage", "column_name", "true"),
+        ("referential_constraints", "constraint_name", "true"),
+        (
+            "schemata",
+            "schema_name",
+            "schema_name NOT IN ('public', 'bigtable') AND schema_name !~ '_'",
+        ),
+    ];
+    let list = |(view, column, condition): (&str, &str, &str)| {
+        format!(
+            "SELECT ({column})::text FROM information_schema.{view} WHERE {condition} ORDER BY 1"
+        )
+    };
+    for view in all {
+        assert_eq!(shown(&app, &list(view)).await, [""; 0], "{view:?}");
+        assert_ne!(shown(&owner, &list(view)).await, [""; 0], "{view:?}");
+    }
+    let grants = "GRANT SELECT ON hidden_view TO PUBLIC; GRANT USAGE ON SEQUENCE hidden_numbers TO app; \
+                  GRANT INSERT ON hidden TO other; GRANT other TO app; GRANT CREATE ON SCHEMA closed TO app";
+    owner.batch_execute(grants).await.unwrap();
+    for (view, expected) in all.into_iter().zip([
+        &["hidden", "hidden_view"][..],
+        &["hidden.a", "hidden.id", "hidden_view.id"],
+        &["hidden_view true"],
+        &["hidden_numbers"],
+        &["hidden_a_key", "hidden_pkey"],
+        &["a", "id"],
+        &[],
+        &[],
+        &["closed"],
+    ]) {
+        assert_eq!(shown(&app, &list(view)).await, expected, "{view:?}");
+    }
+    assert_eq!(shown(&other, &list(all[3])).await, [""; 0]);
+    assert_eq!(shown(&owner, &list(all[2])).await, ["hidden_view false"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn who_may_only_update_learns_no_value() {
     let (server, owner) = with_roles().await;
     let setup = "CREATE TABLE t (id int PRIMARY KEY, secret text, n int); \
