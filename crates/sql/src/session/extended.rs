@@ -122,6 +122,17 @@ impl Session {
             );
             return Err(Error::new(SqlState::PROTOCOL_VIOLATION, message).into());
         }
+        let codes = bind.result_column_format_codes.len();
+        // One code is for all columns, however many there are.
+        if codes > 1
+            && let Some(columns) = self.columns_of(&prepared)?
+            && codes != columns.len()
+        {
+            let count = columns.len();
+            let message =
+                format!("bind message has {codes} result formats but query has {count} columns");
+            return Err(Error::new(SqlState::PROTOCOL_VIOLATION, message).into());
+        }
         self.note_settings();
         let formats = formats_of(&bind.parameter_format_codes, types.len(), "parameter")?;
         let mut params = Vec::with_capacity(types.len());

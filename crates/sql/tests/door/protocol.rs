@@ -194,6 +194,48 @@ async fn until(stream: &mut TcpStream, wanted: u8) {
     }
 }
 
+/// Reads messages up to the one that tells of a session that waits.
+async fn until_ready(stream: &mut TcpStream) -> Vec<(u8, Vec<u8>)> {
+    let mut messages = Vec::new();
+    while messages.last().is_none_or(|(kind, _)| *kind != b'Z') {
+        let kind = stream.read_u8().await.unwrap();
+        let len = stream.read_u32().await.unwrap();
+        let mut body = vec![0; len as usize - 4];
+        stream.read_exact(&mut body).await.unwrap();
+        messages.push((kind, body));
+    }
+    messages
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bind_has_no_format_one_for_all_columns_or_one_for_each() {
+    let server = Server::start().await;
+    let mut stream = begin(&server, "stele").await;
+    until(&mut stream, b'Z').await;
+    // Texts of Parse; then codes of Bind behind two names, without parameters.
+    let (one, two, none) = ("SELECT 1", "SELECT 1, 2", "SET application_name = 'x'");
+    let cases: [(&str, &[u8], &[u8]); 7] = [
+        (one, b"\0\0", b"12Z"),
+        (one, b"\0\x01\0\0", b"12Z"),
+        (two, b"\0\x01\0\x01", b"12Z"),
+        (two, b"\0\x02\0\0\0\x01", b"12Z"),
+        (none, b"\0\x02\0\0\0\0", b"12Z"),
+        (one, b"\0\x02\0\0\0\0", b"1EZ"),
+        (two, b"\0\x03\0\0\0\0\0\0", b"1EZ"),
+    ];
+    for (text, codes, expected) in cases {
+        let parse = [&b"\0"[..], text.as_bytes(), b"\0\0\0"].concat();
+        let bind = [&b"\0\0\0\0\0\0"[..], codes].concat();
+        let all = [message(b'P', &parse), message(b'B', &bind), message(b'S', b"")].concat();
+        stream.write_all(&all).await.unwrap();
+        let answers = until_ready(&mut stream).await;
+        let kinds: Vec<u8> = answers.iter().map(|(kind, _)| *kind).collect();
+        assert_eq!(kinds, expected, "{text} {codes:?}");
+        let has_state = |body: &[u8]| body.windows(7).any(|part| part == b"C08P01\0");
+        assert!(answers.iter().all(|(kind, body)| *kind != b'E' || has_state(body)));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_comes_before_the_sync_that_follows_it() {
     let server = Server::start().await;
