@@ -188,3 +188,35 @@ async fn orders_locks_and_settings_mean_what_they_say() {
     client.batch_execute("SET application_name = 'yy'; SELECT 1").await.unwrap();
     assert_eq!(rows(&client, "SHOW application_name").await, ["yy"]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_a_subquery_gives_twice_is_ambiguous() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    let twice = "(SELECT 1 AS x, 2 AS \"x\", 3 AS y) t";
+    for text in [
+        format!("SELECT x FROM {twice}"),
+        format!("SELECT t.X + 1 FROM {twice}"),
+        format!("SELECT count(*) FROM {twice} WHERE x = 1"),
+        format!("SELECT y FROM {twice} GROUP BY y, x"),
+        format!("SELECT a.y FROM (SELECT 1 AS y) a JOIN {twice} ON x = a.y"),
+        "SELECT x FROM (SELECT 1, 2) t (x, x)".to_owned(),
+        "SELECT x FROM (SELECT 1 AS x, 2 AS x UNION ALL SELECT 3, 4) t".to_owned(),
+    ] {
+        let error = client.batch_execute(&text).await.unwrap_err();
+        assert_eq!(code(&error), "42702", "{text}: {error:?}");
+    }
+    for (text, expected) in [
+        (format!("SELECT * FROM {twice}"), "1|2|3"),
+        (format!("SELECT t.* FROM {twice}"), "1|2|3"),
+        (format!("SELECT y AS x FROM {twice} ORDER BY x"), "3"),
+        (format!("SELECT (SELECT x FROM (SELECT 9 AS x) u) FROM {twice}"), "9"),
+        (format!("SELECT u.x FROM {twice} CROSS JOIN (SELECT 7 AS x) u"), "7"),
+        ("SELECT b FROM (SELECT 1 AS x, 2 AS x) t (a, b)".to_owned(), "2"),
+    ] {
+        assert_eq!(rows(&client, &text).await, [expected], "{text}");
+    }
+    for text in ["CREATE VIEW v AS SELECT 1 AS x, 2 AS x", "CREATE VIEW v (a, a) AS SELECT 1, 2"] {
+        assert_eq!(refused(&client, text).await, "42701", "{text}");
+    }
+}

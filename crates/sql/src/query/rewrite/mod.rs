@@ -10,6 +10,7 @@ mod calls;
 mod correlated;
 mod joins;
 mod names;
+mod repeated;
 mod sets;
 mod subqueries;
 mod syntax;
@@ -94,7 +95,7 @@ impl VisitorMut for Rewriter {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
-        if let Err(problem) = joins::merge(select) {
+        if let Err(problem) = repeated::check(select).and_then(|()| joins::merge(select)) {
             return ControlFlow::Break(problem);
         }
         names::name_columns(select);

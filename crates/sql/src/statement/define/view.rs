@@ -50,6 +50,8 @@ pub(super) async fn create(
         };
         (name.unwrap_or_else(|| column.name.clone()), data_type)
     });
+    let columns: Vec<(String, DataType)> = columns.collect();
+    check_names(&columns)?;
     let mut names = planned.reads().to_vec();
     names.sort_by_key(|read| read.oid);
     names.dedup();
@@ -60,11 +62,22 @@ pub(super) async fn create(
         name,
         owner: run.role()?,
         query: create.query.to_string(),
-        columns: columns.collect(),
+        columns,
         reads,
         names,
         replace: create.or_replace,
     };
     run.transaction.create_view(new).await?;
     Ok("CREATE VIEW")
+}
+
+/// Fails with 42701 if two columns have the same name.
+fn check_names(columns: &[(String, DataType)]) -> Result<()> {
+    for (at, (name, _)) in columns.iter().enumerate() {
+        if columns[..at].iter().any(|(other, _)| other == name) {
+            let message = format!("column \"{name}\" specified more than once");
+            return Err(Error::new(SqlState::DUPLICATE_COLUMN, message));
+        }
+    }
+    Ok(())
 }
