@@ -59,6 +59,30 @@ impl Rules for Dialect {
         }
     }
 
+    fn parse_infix(
+        &self,
+        parser: &mut Parser<'_>,
+        expr: &Expr,
+        precedence: u8,
+    ) -> Option<Result<Expr, ParserError>> {
+        // The parser itself would take everything behind FROM as the right side, AND and OR included.
+        let distinct: fn(Box<Expr>, Box<Expr>) -> Expr =
+            if parser.parse_keywords(&[Keyword::IS, Keyword::DISTINCT, Keyword::FROM]) {
+                Expr::IsDistinctFrom
+            } else if parser.parse_keywords(&[
+                Keyword::IS,
+                Keyword::NOT,
+                Keyword::DISTINCT,
+                Keyword::FROM,
+            ]) {
+                Expr::IsNotDistinctFrom
+            } else {
+                return None;
+            };
+        let right = parser.parse_subexpr(precedence);
+        Some(right.map(|right| distinct(Box::new(expr.clone()), Box::new(right))))
+    }
+
     fn supports_named_fn_args_with_expr_name(&self) -> bool {
         false
     }
@@ -125,5 +149,45 @@ impl Rules for Dialect {
         supports_string_escape_constant
         supports_unicode_string_literal
         supports_xml_expressions
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the expression that `text` is read as, with parentheses around each operation.
+    fn grouped(text: &str) -> String {
+        let dialect = Dialect::for_length(text.len());
+        let mut parser = Parser::new(&dialect).try_with_sql(text).unwrap();
+        shown(&parser.parse_expr().unwrap())
+    }
+
+    fn shown(expr: &Expr) -> String {
+        match expr {
+            Expr::BinaryOp { left, op, right } => {
+                format!("({} {op} {})", shown(left), shown(right))
+            }
+            Expr::UnaryOp { op, expr } => format!("({op} {})", shown(expr)),
+            Expr::IsDistinctFrom(left, right) => {
+                format!("({} IS DISTINCT FROM {})", shown(left), shown(right))
+            }
+            Expr::IsNotDistinctFrom(left, right) => {
+                format!("({} IS NOT DISTINCT FROM {})", shown(left), shown(right))
+            }
+            other => other.to_string(),
+        }
+    }
+
+    #[test]
+    fn is_distinct_from_ends_before_and_and_or() {
+        for (text, meant) in [
+            ("a IS DISTINCT FROM b AND c", "((a IS DISTINCT FROM b) AND c)"),
+            ("a IS NOT DISTINCT FROM b OR c", "((a IS NOT DISTINCT FROM b) OR c)"),
+            ("NOT a IS DISTINCT FROM b AND c", "((NOT (a IS DISTINCT FROM b)) AND c)"),
+            ("a IS NOT DISTINCT FROM b + 1 = c", "(a IS NOT DISTINCT FROM ((b + 1) = c))"),
+        ] {
+            assert_eq!(grouped(text), meant, "{text}");
+        }
     }
 }
