@@ -9,6 +9,7 @@
 //! 2. Locations in trees are places in the whole text, so positions of errors are the client's.
 
 mod depth;
+mod operators;
 mod words;
 
 pub(crate) use words::TO_SCHEMA;
@@ -51,7 +52,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Parsed>> {
         ));
     }
     let tokens = Tokenizer::new(&Dialect::for_length(0), text).tokenize_with_location();
-    let tokens = tokens.map_err(|error| {
+    let mut tokens = tokens.map_err(|error| {
         let position = position_of(text, error.location);
         let near = text.chars().skip(position as usize - 1).take(40).collect::<String>();
         let what = match error.message.as_str() {
@@ -62,6 +63,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Parsed>> {
         };
         syntax(format!("{what} at or near \"{near}\"")).at(position)
     })?;
+    operators::part_signs(&mut tokens);
     if tokens.len() > TOKENS_MAX {
         return Err(too_complex("the statement has too many tokens"));
     }
