@@ -11,8 +11,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, WindowFunctionDefinition};
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream, execute_stream_partitioned};
-use datafusion::sql::planner::SqlToRel;
-use datafusion::sql::sqlparser::ast::{Query, Statement};
+use datafusion::sql::sqlparser::ast::Query;
 use engine::perf_context::PerfContext;
 use futures::StreamExt;
 use relational::catalog::ReadName;
@@ -26,7 +25,7 @@ use super::bind::{
 use super::engine::Engine;
 use super::origins::origin;
 use super::provider::Provider;
-use super::rewrite::{SUFFIX, rewrite_query};
+use super::rewrite::SUFFIX;
 use super::tables::RelationTable;
 use super::{from_datafusion, position_of};
 use crate::expression::EvalContext;
@@ -112,12 +111,8 @@ fn placed(problem: Error, query: &Query, text: &str) -> Error {
 }
 
 fn make(context: &QueryContext, query: &Query) -> Result<Planned> {
-    let mut query = query.clone();
-    rewrite_query(&mut query)?;
     let provider = Provider::new(&context.engine, &context.evaluation);
-    let plan = SqlToRel::new(&provider)
-        .sql_statement_to_plan(Statement::Query(Box::new(query)))
-        .map_err(from_datafusion)?;
+    let plan = provider.plan(query)?;
     let width = plan.schema().fields().len();
     let origins: Vec<_> = (0..width).map(|at| origin(&plan, at).unwrap_or_default()).collect();
     let parameters = Arc::new(Parameters::new(&context.param_types));

@@ -5,17 +5,21 @@
 //! 2. A name in a view is what it was when the view was made, with the columns of then: neither the path of the
 //!    reader nor a new name or column of a table changes it.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType as ArrowType, SchemaRef};
 use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Result, TableReference};
 use datafusion::datasource::{ViewTable, provider_as_source};
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner};
-use datafusion::logical_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF};
+use datafusion::logical_expr::{
+    AggregateUDF, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF,
+};
 use datafusion::sql::planner::SqlToRel;
-use datafusion::sql::sqlparser::ast::Statement;
+use datafusion::sql::sqlparser::ast::{Query, Statement};
 use datafusion::sql::sqlparser::parser::Parser;
 use parking_lot::Mutex;
 use relational::catalog::{Column, ColumnNumber, ReadName, Relation, ViewDefinition};
@@ -24,7 +28,7 @@ use relational::{Error, SqlState};
 use super::bind::{Operators, external, named_function};
 use super::dialect::Dialect;
 use super::engine::Engine;
-use super::rewrite::rewrite_query;
+use super::rewrite::{Suffixes, rewrite_query};
 use super::tables::{CHANGED, ROW_ID, RelationTable, Source, sequence_columns};
 use crate::expression::EvalContext;
 use crate::statement::cut;
@@ -51,6 +55,39 @@ impl<'a> Provider<'a> {
     pub(crate) fn new(engine: &'a Engine, evaluation: &'a EvalContext) -> Self {
         let planners: Vec<Arc<dyn ExprPlanner>> = vec![Arc::new(Operators)];
         Self { engine, evaluation, planners, depth: 0, view: None, reads: Mutex::default() }
+    }
+
+    /// Returns the plan of a query whose tables and names have not been looked up yet. Columns beside a wildcard
+    /// keep their names, unless these clash with the wildcard's. Errors: those of syntax and of names.
+    pub(super) fn plan(&self, query: &Query) -> relational::Result<LogicalPlan> {
+        let (found, is_open) = self.plan_with(query, Suffixes::Repeated);
+        if !is_open || found.as_ref().is_ok_and(|plan| !has_repeats(plan)) {
+            return found;
+        }
+        if let (Ok(plan), _) = self.plan_with(query, Suffixes::Unnamed) {
+            return Ok(plan);
+        }
+        match found {
+            Err(problem) => self.plan_with(query, Suffixes::All).0.map_err(|_| problem),
+            Ok(plan) => Ok(plan),
+        }
+    }
+
+    /// Returns the plan of a query, and whether it may be another with other suffixes.
+    fn plan_with(
+        &self,
+        query: &Query,
+        suffixes: Suffixes,
+    ) -> (relational::Result<LogicalPlan>, bool) {
+        self.reads.lock().clear();
+        let mut query = query.clone();
+        let is_open = match rewrite_query(&mut query, suffixes) {
+            Ok(is_open) => is_open,
+            Err(problem) => return (Err(problem), false),
+        };
+        let statement = Statement::Query(Box::new(query));
+        let plan = SqlToRel::new(self).sql_statement_to_plan(statement);
+        (plan.map_err(super::from_datafusion), is_open)
     }
 
     fn find(&self, name: &TableReference) -> relational::Result<Arc<dyn TableSource>> {
@@ -153,14 +190,11 @@ impl<'a> Provider<'a> {
         let bad = || Error::internal("the text of a view is not a query");
         let mut statements = Parser::parse_sql(&Dialect::for_length(view.query.len()), &view.query)
             .map_err(|_| bad())?;
-        let Some(Statement::Query(mut query)) = statements.pop() else { return Err(bad()) };
-        rewrite_query(&mut query)?;
+        let Some(Statement::Query(query)) = statements.pop() else { return Err(bad()) };
         let mut inner = Provider::new(self.engine, self.evaluation);
         inner.depth = self.depth + 1;
         inner.view = Some(&view.names);
-        let plan = SqlToRel::new(&inner)
-            .sql_statement_to_plan(Statement::Query(query))
-            .map_err(super::from_datafusion)?;
+        let plan = inner.plan(&query)?;
         let count = last.map_or(usize::MAX, |last| usize::try_from(last).unwrap_or_default());
         let names: Vec<String> =
             view.columns.iter().take(count).map(|(name, _)| name.clone()).collect();
@@ -174,6 +208,16 @@ impl<'a> Provider<'a> {
             .map_err(super::from_datafusion)?;
         Ok(provider_as_source(Arc::new(ViewTable::new(plan, None))))
     }
+}
+
+/// Returns whether two columns of one select list have the same name.
+fn has_repeats(plan: &LogicalPlan) -> bool {
+    let found = plan.exists(|node| {
+        let LogicalPlan::Projection(list) = node else { return Ok(false) };
+        let mut names = HashSet::new();
+        Ok(!list.schema.fields().iter().all(|field| names.insert(field.name())))
+    });
+    found.unwrap_or(true)
 }
 
 /// Returns the greatest number of a column; nothing for relations whose columns do not change.

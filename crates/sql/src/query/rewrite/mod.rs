@@ -24,19 +24,21 @@ use datafusion::sql::sqlparser::ast::{
 };
 use relational::{Error, Result};
 
-pub(crate) use names::SUFFIX;
+pub(crate) use names::{SUFFIX, Suffixes};
 pub(super) use syntax::{balanced, too_large};
 
-/// Rewrites a query in place. Errors: 0A000 for syntax that is not supported.
-pub(crate) fn rewrite_query(query: &mut Query) -> Result<()> {
-    finish(query.visit(&mut Rewriter))?;
+/// Rewrites a query in place. Returns whether `suffixes` may make a difference. Errors: 0A000 for syntax that is
+/// not supported.
+pub(crate) fn rewrite_query(query: &mut Query, suffixes: Suffixes) -> Result<bool> {
+    let mut rewriter = Rewriter { suffixes, is_open: false };
+    finish(query.visit(&mut rewriter))?;
     syntax::show_names(&mut query.body);
-    Ok(())
+    Ok(rewriter.is_open)
 }
 
 /// Rewrites a lone expression in place.
 pub(crate) fn rewrite_expr(expr: &mut Expr) -> Result<()> {
-    finish(expr.visit(&mut Rewriter))
+    finish(expr.visit(&mut Rewriter { suffixes: Suffixes::Unnamed, is_open: false }))
 }
 
 fn finish(flow: ControlFlow<Error>) -> Result<()> {
@@ -46,7 +48,11 @@ fn finish(flow: ControlFlow<Error>) -> Result<()> {
     }
 }
 
-struct Rewriter;
+struct Rewriter {
+    suffixes: Suffixes,
+    /// True if a column stands beside a wildcard.
+    is_open: bool,
+}
 
 impl VisitorMut for Rewriter {
     type Break = Error;
@@ -98,7 +104,7 @@ impl VisitorMut for Rewriter {
         if let Err(problem) = repeated::check(select).and_then(|()| joins::merge(select)) {
             return ControlFlow::Break(problem);
         }
-        names::name_columns(select);
+        self.is_open |= names::name_columns(select, self.suffixes);
         windows::spread(select);
         ControlFlow::Continue(())
     }

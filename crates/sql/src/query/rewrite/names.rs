@@ -10,10 +10,28 @@ use relational::DataType;
 /// Begins the suffix that makes a name unique.
 pub(crate) const SUFFIX: char = '\u{1}';
 
-/// Gives every unnamed column its name, and every repeated name a suffix.
-pub(super) fn name_columns(select: &mut Select) {
+/// Which columns of a select list with a wildcard get a suffix: the names of a wildcard's columns are not
+/// known before the tables are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Suffixes {
+    /// A column whose name is written before it too.
+    Repeated,
+    /// Columns behind a wildcard to which the statement gives no name, and repeated ones.
+    Unnamed,
+    /// All columns beside a wildcard.
+    All,
+}
+
+/// Gives every unnamed column its name, and every repeated name a suffix. Returns whether a column stands beside
+/// a wildcard, so that its name may clash with one that is not known yet.
+pub(super) fn name_columns(select: &mut Select, suffixes: Suffixes) -> bool {
     let mut seen = Seen::default();
-    let mut wildcard = false;
+    let is_named = |item: &SelectItem| {
+        matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. })
+    };
+    let named = select.projection.iter().filter(|item| is_named(item)).count();
+    let has_wildcard = named < select.projection.len();
+    let mut wildcard = has_wildcard && suffixes == Suffixes::All;
     for item in &mut select.projection {
         match item {
             SelectItem::UnnamedExpr(expr) => {
@@ -22,14 +40,15 @@ pub(super) fn name_columns(select: &mut Select) {
                 if plain && !wildcard && seen.names.insert(name.clone()) {
                     continue;
                 }
-                let alias = seen.unique(name, wildcard);
+                let alias = seen.unique(name, wildcard && suffixes != Suffixes::Repeated);
                 let expr = std::mem::replace(expr, Expr::value(Value::Null));
                 *item = SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', alias) };
             }
             SelectItem::ExprWithAlias { alias, .. } => {
                 let name = folded(alias);
                 if seen.names.contains(&name) || wildcard {
-                    *alias = Ident::with_quote('"', seen.unique(name, false));
+                    let alone = wildcard && suffixes == Suffixes::All;
+                    *alias = Ident::with_quote('"', seen.unique(name, alone));
                 } else {
                     seen.names.insert(name);
                 }
@@ -37,6 +56,7 @@ pub(super) fn name_columns(select: &mut Select) {
             _ => wildcard = true,
         }
     }
+    has_wildcard && named > 0
 }
 
 /// Returns the names of the columns of a SELECT; nothing if one of them is a wildcard.
