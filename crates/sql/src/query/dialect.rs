@@ -7,14 +7,17 @@
 //! 1. The time of a parse is proportional to the length of its text: each beginning of an expression takes
 //!    one of a bounded number of steps.
 //! 2. An argument of a function is read once: it has a name only if an identifier begins it.
+//! 3. Operators group as in PostgreSQL: those without a precedence of their own, prefix ones included, bind less
+//!    than `+` and more than LIKE.
 
 use std::any::TypeId;
 use std::cell::Cell;
 
-use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::ast::{Expr, UnaryOperator};
 use datafusion::sql::sqlparser::dialect::{Dialect as Rules, PostgreSqlDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::Token;
 
 /// Steps that a parse may take whatever its length.
 const STEPS_MIN: usize = 200_000;
@@ -49,14 +52,22 @@ impl Rules for Dialect {
         TypeId::of::<PostgreSqlDialect>()
     }
 
-    fn parse_prefix(&self, _parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
-        match self.left.get().checked_sub(1) {
-            Some(left) => {
-                self.left.set(left);
-                None
-            }
-            None => Some(Err(ParserError::RecursionLimitExceeded)),
-        }
+    fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
+        let Some(left) = self.left.get().checked_sub(1) else {
+            return Some(Err(ParserError::RecursionLimitExceeded));
+        };
+        self.left.set(left);
+        // The parser itself would have these bind more tightly than `+` and `*`.
+        let op = match &parser.peek_token_ref().token {
+            Token::Tilde => UnaryOperator::BitwiseNot,
+            Token::AtSign => UnaryOperator::PGAbs,
+            Token::PGSquareRoot => UnaryOperator::PGSquareRoot,
+            Token::PGCubeRoot => UnaryOperator::PGCubeRoot,
+            _ => return None,
+        };
+        parser.advance_token();
+        let operand = parser.parse_subexpr(self.prec_value(Precedence::PgOther));
+        Some(operand.map(|expr| Expr::UnaryOp { op, expr: Box::new(expr) }))
     }
 
     fn parse_infix(
@@ -112,6 +123,21 @@ impl Rules for Dialect {
     }
 
     fn get_next_precedence(&self, parser: &Parser<'_>) -> Option<Result<u8, ParserError>> {
+        let is_other = match &parser.peek_token_ref().token {
+            Token::Tilde
+            | Token::TildeAsterisk
+            | Token::ExclamationMarkTilde
+            | Token::ExclamationMarkTildeAsterisk
+            | Token::DoubleTilde
+            | Token::DoubleTildeAsterisk
+            | Token::ExclamationMarkDoubleTilde
+            | Token::ExclamationMarkDoubleTildeAsterisk => true,
+            Token::Word(word) => word.keyword == Keyword::OPERATOR,
+            _ => false,
+        };
+        if is_other {
+            return Some(Ok(self.prec_value(Precedence::PgOther)));
+        }
         PostgreSqlDialect {}.get_next_precedence(parser)
     }
 
@@ -186,6 +212,26 @@ mod tests {
             ("a IS NOT DISTINCT FROM b OR c", "((a IS NOT DISTINCT FROM b) OR c)"),
             ("NOT a IS DISTINCT FROM b AND c", "((NOT (a IS DISTINCT FROM b)) AND c)"),
             ("a IS NOT DISTINCT FROM b + 1 = c", "(a IS NOT DISTINCT FROM ((b + 1) = c))"),
+        ] {
+            assert_eq!(grouped(text), meant, "{text}");
+        }
+    }
+
+    #[test]
+    fn operators_without_a_precedence_of_their_own_bind_less_than_plus() {
+        for (text, meant) in [
+            ("~a + b", "(~ (a + b))"),
+            ("|/ a * b", "(|/ (a * b))"),
+            ("||/ a ^ b", "(||/ (a ^ b))"),
+            ("@ a - b", "(@ (a - b))"),
+            ("~a # b", "((~ a) # b)"),
+            ("~a = b", "((~ a) = b)"),
+            ("a ~ b || c", "((a ~ b) || c)"),
+            ("a || b !~* c", "((a || b) !~* c)"),
+            ("a ~~ b + c", "(a ~~ (b + c))"),
+            ("a ~ b = c", "((a ~ b) = c)"),
+            ("a OPERATOR(pg_catalog.+) b * c", "(a OPERATOR(pg_catalog.+) (b * c))"),
+            ("a OPERATOR(pg_catalog.~) b = c", "((a OPERATOR(pg_catalog.~) b) = c)"),
         ] {
             assert_eq!(grouped(text), meant, "{text}");
         }
