@@ -238,13 +238,18 @@ fn to_number(value: Value, to: &DataType) -> Result<Value> {
                 }
                 _ => wide as f32,
             };
-            if narrow.is_infinite() && wide.is_finite() {
-                return Err(error(
-                    SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
-                    "value out of range: overflow",
-                ));
-            }
-            Value::Float4(narrow)
+            let problem = match narrow {
+                narrow if narrow.is_infinite() && wide.is_finite() => "overflow",
+                narrow if narrow == 0.0 && wide != 0.0 => "underflow",
+                narrow => return Ok(Value::Float4(narrow)),
+            };
+            let message = match &value {
+                Value::Numeric(number) => {
+                    format!("\"{number}\" is out of range for type {}", type_name(to))
+                }
+                _ => format!("value out of range: {problem}"),
+            };
+            return Err(error(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message));
         }
         (DataType::Float8, value) => Value::Float8(float(&value, to)?),
         (DataType::Numeric(_), Value::Numeric(number)) => Value::Numeric(number),
@@ -265,8 +270,9 @@ fn float(value: &Value, to: &DataType) -> Result<f64> {
         Value::Float8(value) => *value,
         Value::Numeric(number) => {
             let near = number.to_f64();
-            if near.is_infinite() && number.finite().is_some() {
-                let message = format!("\"{number}\" is out of range for type double precision");
+            let is_lost = near.is_infinite() || (near == 0.0 && !number.is_zero());
+            if is_lost && number.finite().is_some() {
+                let message = format!("\"{number}\" is out of range for type {}", type_name(to));
                 return Err(error(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message));
             }
             near

@@ -50,7 +50,8 @@ pub(super) struct Fold {
     count: i64,
     whole: i128,
     real: f64,
-    real_squares: f64,
+    /// Sum of the squares of the distances of floats from their mean.
+    distances: f64,
     exact: Numeric,
     squares: Numeric,
     span: (i32, i32, i64),
@@ -71,7 +72,7 @@ impl Fold {
             count: 0,
             whole: 0,
             real: 0.0,
-            real_squares: 0.0,
+            distances: 0.0,
             exact: Numeric::from(0),
             squares: Numeric::from(0),
             span: (0, 0, 0),
@@ -135,8 +136,8 @@ impl Fold {
             Value::Int2(number) => self.integer(i64::from(*number), sign, exact)?,
             Value::Int4(number) => self.integer(i64::from(*number), sign, exact)?,
             Value::Int8(number) => self.integer(*number, sign, exact)?,
-            Value::Float4(number) => self.float(f64::from(*number), sign),
-            Value::Float8(number) => self.float(*number, sign),
+            Value::Float4(number) => self.float(f64::from(*number))?,
+            Value::Float8(number) => self.float(*number)?,
             Value::Numeric(number) => self.numeric(number, sign, exact)?,
             Value::Interval { months, days, micros } => {
                 let by = sign as i32;
@@ -167,9 +168,47 @@ impl Fold {
         Ok(())
     }
 
-    fn float(&mut self, number: f64, sign: i64) {
-        self.real += number * sign as f64;
-        self.real_squares += number * number * sign as f64;
+    /// Takes a float in, which is counted already. Floats never leave a state again. Errors: 22003 if the sum
+    /// or the distances overflow.
+    fn float(&mut self, number: f64) -> Result<()> {
+        let is_finite = self.real.is_finite() && number.is_finite();
+        self.real += number;
+        let (count, before) = (self.count as f64, (self.count - 1) as f64);
+        if self.kind != Kind::Sum && before > 0.0 {
+            let distance = number * count - self.real;
+            self.distances += distance * distance / (count * before);
+        }
+        self.check_floats(is_finite)
+    }
+
+    /// Takes the floats of another state in, whose `counts` are those before and those of the other.
+    fn merge_floats(&mut self, counts: (i64, i64), sum: f64, distances: f64) -> Result<()> {
+        let (own, other) = (counts.0 as f64, counts.1 as f64);
+        if counts.1 == 0 {
+            return Ok(());
+        }
+        if counts.0 == 0 {
+            (self.real, self.distances) = (sum, distances);
+            return Ok(());
+        }
+        let is_finite = self.real.is_finite() && sum.is_finite();
+        if self.kind != Kind::Sum {
+            let apart = self.real / own - sum / other;
+            self.distances += distances + own * other * apart * apart / (own + other);
+        }
+        self.real += sum;
+        self.check_floats(is_finite)
+    }
+
+    /// Fails with 22003 if finite floats overflow. With an infinity among them there is no distance.
+    fn check_floats(&mut self, is_finite: bool) -> Result<()> {
+        if is_finite && (self.real.is_infinite() || self.distances.is_infinite()) {
+            return Err(overflow());
+        }
+        if !self.real.is_finite() {
+            self.distances = f64::NAN;
+        }
+        Ok(())
     }
 
     fn numeric(&mut self, number: &Numeric, sign: i64, squares: bool) -> Result<()> {
@@ -234,7 +273,7 @@ impl Fold {
             self.count.to_string(),
             self.whole.to_string(),
             self.real.to_bits().to_string(),
-            self.real_squares.to_bits().to_string(),
+            self.distances.to_bits().to_string(),
             self.exact.to_string(),
             self.squares.to_string(),
             format!("{},{},{}", self.span.0, self.span.1, self.span.2),
@@ -257,9 +296,9 @@ impl Fold {
         let parts: Vec<&str> = numbers.split(';').collect();
         let part = |at: usize| parts.get(at).copied().unwrap_or("0");
         let count = part(0).parse::<i64>().unwrap_or(0);
-        let is_later = self.count > 0;
+        let before = self.count;
         self.count += count;
-        if self.kind == Kind::First && (is_later || count == 0) {
+        if self.kind == Kind::First && (before > 0 || count == 0) {
             return Ok(());
         }
         if matches!(self.kind, Kind::Single | Kind::First) {
@@ -271,8 +310,7 @@ impl Fold {
         }
         self.whole += part(1).parse::<i128>().unwrap_or(0);
         let real = |at: usize| f64::from_bits(part(at).parse().unwrap_or(0));
-        self.real += real(2);
-        self.real_squares += real(3);
+        self.merge_floats((before, count), real(2), real(3))?;
         self.exact = self.exact.add(&part(4).parse()?)?;
         self.squares = self.squares.add(&part(5).parse()?)?;
         let span: Vec<i64> = part(6).split(',').map(|part| part.parse().unwrap_or(0)).collect();
@@ -350,7 +388,10 @@ impl Fold {
                         crate::expression::functions::integer_range(&DataType::Int8)
                     })?)
                 }
-                DataType::Float4 => Value::Float4(self.real as f32),
+                DataType::Float4 => match self.real as f32 {
+                    sum if sum.is_infinite() && self.real.is_finite() => return Err(overflow()),
+                    sum => Value::Float4(sum),
+                },
                 DataType::Float8 => Value::Float8(self.real),
                 DataType::Interval => {
                     Value::Interval { months: self.span.0, days: self.span.1, micros: self.span.2 }
@@ -392,8 +433,7 @@ impl Fold {
             return Ok(Value::Null);
         }
         if *returns == DataType::Float8 {
-            let mean = self.real * self.real / self.count as f64;
-            let variance = ((self.real_squares - mean) / divisor as f64).max(0.0);
+            let variance = self.distances / divisor as f64;
             return Ok(Value::Float8(if root { variance.sqrt() } else { variance }));
         }
         // N * sum of squares - square of the sum, over N * divisor, is exact before the division.
@@ -415,5 +455,54 @@ impl Fold {
     /// Returns the name of the kind of its first argument, for messages.
     pub(super) fn argument(&self) -> String {
         self.types.first().map(type_name).unwrap_or_default()
+    }
+}
+
+fn overflow() -> Error {
+    Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fold(kind: Kind, numbers: &[f64]) -> Result<Fold> {
+        let mut fold = Fold::new(kind, vec![DataType::Float8], Arc::default());
+        for number in numbers {
+            fold.add(&[Value::Float8(*number)], 1)?;
+        }
+        Ok(fold)
+    }
+
+    fn variance(numbers: &[f64], more: &[f64]) -> Result<f64> {
+        let kind = Kind::Spread { sample: false, root: false };
+        let mut whole = fold(kind, numbers)?;
+        whole.merge(&fold(kind, more)?.state())?;
+        match whole.finish(&DataType::Float8)? {
+            Value::Float8(found) => Ok(found),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_variance_of_floats_near_each_other_is_not_lost() {
+        let numbers = [1e8 + 1.0, 1e8 + 2.0, 1e8 + 3.0, 1e8 + 4.0];
+        for at in 0..=numbers.len() {
+            let (left, right) = numbers.split_at(at);
+            assert_eq!(variance(left, right).unwrap(), 1.25, "{at}");
+        }
+    }
+
+    #[test]
+    fn floats_that_overflow_in_any_order_are_an_error() {
+        assert!(fold(Kind::Sum, &[1e308, 1e308]).is_err());
+        assert!(fold(Kind::Avg, &[1e308, 1e308]).is_err());
+        assert!(variance(&[1e200, 2.0], &[]).is_err());
+        assert!(variance(&[1e200], &[2.0]).is_err());
+        assert!(variance(&[f64::INFINITY], &[2.0]).unwrap().is_nan());
+        let mut sum = fold(Kind::Sum, &[1e308]).unwrap();
+        assert!(sum.merge(&fold(Kind::Sum, &[1e308]).unwrap().state()).is_err());
+        let infinite = fold(Kind::Sum, &[f64::INFINITY, 1e308]).unwrap();
+        assert_eq!(infinite.finish(&DataType::Float8).unwrap(), Value::Float8(f64::INFINITY));
     }
 }
