@@ -89,15 +89,15 @@ pub(super) const TABLE: &[Definition] = &[
     ("age", "timestamptz -> interval stable", |call| {
         age(local_now(call).div_euclid(DAY) * DAY, local(call, call.moment(0)))
     }),
-    ("date_part", "text,timestamp -> float8", |call| as_float(field(call)?)),
+    ("date_part", "text,timestamp -> float8", |call| as_float(known_field(call)?)),
     ("date_part", "text,timestamptz -> float8 stable", |call| as_float(field(call)?)),
     ("date_part", "text,date -> float8", |call| as_float(field(call)?)),
-    ("date_part", "text,time -> float8", |call| as_float(field(call)?)),
+    ("date_part", "text,time -> float8", |call| as_float(known_field(call)?)),
     ("date_part", "text,interval -> float8", |call| as_float(field(call)?)),
-    ("extract", "text,timestamp -> numeric", field),
+    ("extract", "text,timestamp -> numeric", known_field),
     ("extract", "text,timestamptz -> numeric stable", field),
-    ("extract", "text,date -> numeric", field),
-    ("extract", "text,time -> numeric", field),
+    ("extract", "text,date -> numeric", known_field),
+    ("extract", "text,time -> numeric", known_field),
     ("extract", "text,interval -> numeric", field),
     ("date_trunc", "text,timestamp -> timestamp", |call| {
         Ok(Value::Timestamp(truncated(call, call.moment(1))?))
@@ -293,7 +293,7 @@ fn local_now(call: &Call<'_>) -> i64 {
 }
 
 fn zone_of(name: &str) -> Result<Zone> {
-    let zone = Zone::named(name).or_else(|| Zone::parse(name));
+    let zone = Zone::named(name).or_else(|| Zone::posix(name));
     zone.ok_or_else(|| invalid(format!("time zone \"{name}\" not recognized")))
 }
 
@@ -309,6 +309,48 @@ fn scaled(micros: i128, scale: u32) -> Result<Value> {
         (micros.unsigned_abs() / 10_u128.pow(scale), micros.unsigned_abs() % 10_u128.pow(scale));
     let width = scale as usize;
     format!("{negative}{whole}.{rest:0width$}").parse().map(Value::Numeric)
+}
+
+/// Fields of the time of a day.
+const OF_CLOCK: &[&str] = &[
+    "microseconds",
+    "microsecond",
+    "us",
+    "usec",
+    "milliseconds",
+    "millisecond",
+    "ms",
+    "msec",
+    "second",
+    "seconds",
+    "sec",
+    "s",
+    "minute",
+    "minutes",
+    "min",
+    "m",
+    "hour",
+    "hours",
+    "h",
+];
+
+/// Returns a field that the type has, as [`field`] does. 0A000 for a field that only other types have.
+fn known_field(call: &Call<'_>) -> Result<Value> {
+    let name = call.text(0).to_ascii_lowercase();
+    let is_of_zone = matches!(name.as_str(), "timezone" | "timezone_hour" | "timezone_minute");
+    let is_of_clock = OF_CLOCK.contains(&name.as_str());
+    let found = field(call);
+    let is_lacking = match call.value(1) {
+        Value::Date(_) => is_of_zone || is_of_clock,
+        Value::Timestamp(_) => is_of_zone,
+        Value::Time(_) => !is_of_clock && name != "epoch" && found.is_ok(),
+        _ => false,
+    };
+    if !is_lacking {
+        return found;
+    }
+    let of = call.types.get(1).map(crate::values::type_name).unwrap_or_default();
+    Err(Error::unsupported(format!("unit \"{name}\" not supported for type {of}")))
 }
 
 /// Returns a field as numeric, with the scale that PostgreSQL shows.

@@ -33,9 +33,29 @@ fn a_day_in_a_zone_may_have_another_length() {
 
 #[test]
 fn zones_print_a_text_that_reads_back() {
-    for text in ["UTC", "Europe/Berlin", "5", "-3.5", "EST"] {
+    for text in ["UTC", "Europe/Berlin", "5", "-3.5", "EST", "-05:30", "UTC+3:30", "AAA4"] {
         let zone = Zone::parse(text).unwrap();
         assert_eq!(Zone::parse(&zone.to_string()), Some(zone), "{text} {zone}");
     }
     assert_eq!(Zone::parse("nowhere"), None);
+}
+
+#[test]
+fn the_sign_of_a_posix_zone_points_west() {
+    for (text, east) in [
+        ("+03", -3 * 3600),
+        ("3", -3 * 3600),
+        ("-05:30", 5 * 3600 + 1800),
+        ("UTC+3", -3 * 3600),
+        ("<x>-3", 3 * 3600),
+        ("+25:00", -25 * 3600),
+    ] {
+        assert_eq!(Zone::posix(text), Some(Zone::Fixed(east)), "{text}");
+    }
+    for text in ["", "nowhere", "+168", "1:60", "+0330", "1:2:3:4", "+-3", "Europe/5", "+"] {
+        assert_eq!(Zone::posix(text), None, "{text}");
+    }
+    // A setting of hours alone points east.
+    assert_eq!(Zone::parse("+03"), Some(Zone::Fixed(3 * 3600)));
+    assert_eq!(Zone::parse("-05:30"), Some(Zone::Fixed(5 * 3600 + 1800)));
 }

@@ -64,7 +64,7 @@ impl Zone {
     /// Universal time, the default of a server.
     pub const UTC: Zone = Zone::Named(Tz::UTC);
 
-    /// Returns the zone of a setting: a name, an abbreviation, or hours east of Greenwich.
+    /// Returns the zone of a setting: a name, an abbreviation, hours east of Greenwich, or a POSIX text.
     pub fn parse(text: &str) -> Option<Zone> {
         let text = text.trim();
         if let Ok(hours) = text.parse::<f64>()
@@ -89,14 +89,15 @@ impl Zone {
         found.map(|zone| Zone::Named(*zone))
     }
 
-    /// Returns the zone of a POSIX text like `UTC+3` or `<+03>-3`, whose sign points west.
-    fn posix(text: &str) -> Option<Zone> {
+    /// Returns the zone of a POSIX text like `UTC+3`, `<+03>-3` or `-05:30`, whose sign points west.
+    pub fn posix(text: &str) -> Option<Zone> {
         let at = match text.strip_prefix('<') {
             Some(rest) => rest.find('>')? + 2,
-            None => text.find(['+', '-']).filter(|at| *at > 0)?,
+            None => text.find(|c: char| matches!(c, '+' | '-') || c.is_ascii_digit())?,
         };
-        let (_, offset) = text.split_at_checked(at)?;
-        let west = parse_offset(offset)?;
+        let (name, offset) = text.split_at_checked(at)?;
+        let is_word = name.bytes().all(|byte| byte.is_ascii_alphabetic());
+        let west = posix_offset(offset).filter(|_| is_word || name.starts_with('<'))?;
         Some(Zone::Fixed(-west))
     }
 
@@ -192,6 +193,24 @@ pub(super) fn parse_offset(text: &str) -> Option<i32> {
     }
     let total = hours * 3600 + minutes * 60 + seconds;
     Some(if negative { -total } else { total })
+}
+
+/// Returns the seconds of hours, minutes and seconds as POSIX writes them: `3`, `-05:30` or `+167:59:59`.
+fn posix_offset(text: &str) -> Option<i32> {
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let mut total = 0;
+    let mut parts = digits.split(':');
+    for (unit, most) in [(3600, 167), (60, 59), (1, 59)] {
+        let Some(part) = parts.next() else { break };
+        let is_number = part.bytes().all(|byte| byte.is_ascii_digit());
+        let number = part.parse::<i32>().ok().filter(|number| is_number && *number <= most)?;
+        total += number * unit;
+    }
+    let is_whole = parts.next().is_none();
+    is_whole.then_some(if negative { -total } else { total })
 }
 
 /// Returns `+03`, `-03:30` or `+03:30:15`.
