@@ -1,6 +1,7 @@
 //! Pictures of `to_char`, `to_date` and `to_timestamp` for moments.
 //!
 //! 1. A field of the picture that is not known stands for itself, as in PostgreSQL.
+//! 2. A field that is written but not read is 0A000 in a picture to read by.
 
 use relational::{Error, Result, SqlState};
 
@@ -25,12 +26,17 @@ const MONTHS: [&str; 12] = [
 const WEEKDAYS: [&str; 7] =
     ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
+const ROMANS: [&str; 12] =
+    ["I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII"];
+/// Julian day of 2000-01-01.
+const JULIAN: i64 = 2_451_545;
+
 /// Fields, longest first where one begins another.
 const FIELDS: &[&str] = &[
-    "HH24", "HH12", "HH", "MI", "SSSSS", "SSSS", "SS", "MS", "US", "FF6", "FF3", "AM", "PM", "am",
-    "pm", "A.M.", "P.M.", "YYYY", "YYY", "YY", "Y", "IYYY", "MONTH", "Month", "month", "MON",
-    "Mon", "mon", "MM", "DDD", "DAY", "Day", "day", "DY", "Dy", "dy", "DD", "D", "ID", "IW", "WW",
-    "W", "Q", "CC", "J", "TZH", "TZM", "TZ", "tz", "OF", "BC", "AD",
+    "Y,YYY", "RM", "rm", "HH24", "HH12", "HH", "MI", "SSSSS", "SSSS", "SS", "MS", "US", "FF6",
+    "FF3", "AM", "PM", "am", "pm", "A.M.", "P.M.", "YYYY", "YYY", "YY", "Y", "IYYY", "MONTH",
+    "Month", "month", "MON", "Mon", "mon", "MM", "DDD", "DAY", "Day", "day", "DY", "Dy", "dy",
+    "DD", "D", "ID", "IW", "WW", "W", "Q", "CC", "J", "TZH", "TZM", "TZ", "tz", "OF", "BC", "AD",
 ];
 
 /// Returns the field at the start of a picture, in the picture's own letters.
@@ -141,6 +147,9 @@ fn value_of(field: &str, micros: i64, offset: i32, zone: &str, fill: bool) -> St
         "YYY" => number(shown_year % 1000, 3),
         "YY" => number(shown_year % 100, 2),
         "Y" => (shown_year % 10).to_string(),
+        "Y,YYY" => format!("{},{:03}", shown_year / 1000, shown_year % 1000),
+        "RM" => word(ROMANS[month as usize - 1], 4),
+        "rm" => word(&ROMANS[month as usize - 1].to_lowercase(), 4),
         "IYYY" => number(part("isoyear"), 4),
         "MONTH" => word(&month_name.to_uppercase(), 9),
         "Month" => word(month_name, 9),
@@ -164,7 +173,7 @@ fn value_of(field: &str, micros: i64, offset: i32, zone: &str, fill: bool) -> St
         "W" => ((of_month - 1) / 7 + 1).to_string(),
         "Q" => part("quarter").to_string(),
         "CC" => number(part("century"), 2),
-        "J" => (day + 2_451_545).to_string(),
+        "J" => (day + JULIAN).to_string(),
         "TZ" => zone.to_owned(),
         "tz" => zone.to_lowercase(),
         "TZH" => format!("{}{:02}", if offset < 0 { '-' } else { '+' }, offset.abs() / 3600),
@@ -190,6 +199,13 @@ pub(super) fn read(text: &str, picture: &str) -> Result<i64> {
             shape = after;
             continue;
         }
+        if let Some(after) = shape.strip_prefix('"') {
+            let end = after.find('"').unwrap_or(after.len());
+            let skipped = after[..end].chars().count();
+            rest = rest.char_indices().nth(skipped).map_or("", |(at, _)| &rest[at..]);
+            shape = after.get(end + 1..).unwrap_or("");
+            continue;
+        }
         let Some(field) = field_at(shape) else {
             shape = &shape[symbol.len_utf8()..];
             // A separator of the picture takes one separator of the text, if there is one.
@@ -201,6 +217,10 @@ pub(super) fn read(text: &str, picture: &str) -> Result<i64> {
             continue;
         };
         shape = &shape[field.len()..];
+        if !READ.contains(&field.to_uppercase().as_str()) {
+            let message = format!("the field \"{field}\" cannot be read yet");
+            return Err(Error::unsupported(message));
+        }
         rest = fields.take(field, rest.trim_start()).ok_or_else(|| {
             let message = format!("invalid value \"{rest}\" for \"{field}\"");
             Error::new(SqlState::INVALID_DATETIME_FORMAT, message)
@@ -212,10 +232,19 @@ pub(super) fn read(text: &str, picture: &str) -> Result<i64> {
     })
 }
 
+/// Fields that can be read.
+const READ: &[&str] = &[
+    "Y,YYY", "YYYY", "YYY", "YY", "Y", "RM", "MONTH", "MON", "MM", "DDD", "DAY", "DY", "DD", "D",
+    "WW", "W", "Q", "J", "HH24", "HH12", "HH", "MI", "SSSSS", "SSSS", "SS", "MS", "FF3", "US",
+    "FF6", "AM", "PM",
+];
+
 struct Fields {
-    year: i64,
+    year: Option<i64>,
     month: u32,
     day: i64,
+    day_of_year: Option<i64>,
+    julian: Option<i64>,
     clock: i64,
     afternoon: Option<bool>,
     hour: i64,
@@ -223,7 +252,38 @@ struct Fields {
 
 impl Default for Fields {
     fn default() -> Self {
-        Self { year: 1, month: 1, day: 1, clock: 0, afternoon: None, hour: 0 }
+        Self {
+            year: None,
+            month: 1,
+            day: 1,
+            day_of_year: None,
+            julian: None,
+            clock: 0,
+            afternoon: None,
+            hour: 0,
+        }
+    }
+}
+
+/// Returns whether a text begins with a word, in letters of either case.
+fn begins(text: &str, word: &str) -> bool {
+    text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word))
+}
+
+/// Returns the place of the name that a text begins with, whole or by three letters, and the rest of the text.
+fn named<'a>(text: &'a str, names: &[&str]) -> Option<(usize, &'a str)> {
+    let at = names.iter().position(|name| begins(text, &name[..3]))?;
+    let len = if begins(text, names[at]) { names[at].len() } else { 3 };
+    Some((at, text.get(len..)?))
+}
+
+/// Returns the year that a number of at most three digits means: the one nearest to 2020.
+fn near_2020(year: i64) -> i64 {
+    match year {
+        ..70 | 100..520 => year + 2000,
+        70..100 => year + 1900,
+        520..1000 => year + 1000,
+        _ => year,
     }
 }
 
@@ -231,43 +291,86 @@ impl Fields {
     /// Takes a field from the front of a text and returns the rest.
     fn take<'a>(&mut self, field: &str, text: &'a str) -> Option<&'a str> {
         let upper = field.to_uppercase();
-        if matches!(upper.as_str(), "MON" | "MONTH") {
-            let at = MONTHS.iter().position(|name| {
-                text.get(..3).is_some_and(|start| start.eq_ignore_ascii_case(&name[..3]))
-            })?;
-            self.month = at as u32 + 1;
-            let full = text.get(..MONTHS[at].len());
-            let long = full.is_some_and(|start| start.eq_ignore_ascii_case(MONTHS[at]));
-            return text.get(if long { MONTHS[at].len() } else { 3 }..);
+        match upper.as_str() {
+            "MON" | "MONTH" => {
+                let (at, rest) = named(text, &MONTHS)?;
+                self.month = at as u32 + 1;
+                Some(rest)
+            }
+            // A day of the week says nothing that the date does not say.
+            "DY" | "DAY" => named(text, &WEEKDAYS).map(|(_, rest)| rest),
+            "RM" => {
+                let found = ROMANS.iter().enumerate().filter(|(_, roman)| begins(text, roman));
+                let (at, roman) = found.max_by_key(|(_, roman)| roman.len())?;
+                self.month = at as u32 + 1;
+                text.get(roman.len()..)
+            }
+            "AM" | "PM" => {
+                let half = text.get(..2)?.to_uppercase();
+                self.afternoon = Some(half == "PM");
+                text.get(2..)
+            }
+            "Y,YYY" => {
+                let (thousands, rest) = text.split_once(',')?;
+                let year = rest.get(..3).filter(|year| year.bytes().all(|b| b.is_ascii_digit()))?;
+                let thousands = thousands.parse::<i64>().ok().filter(|year| *year < 10_000)?;
+                self.year = Some(thousands * 1000 + year.parse::<i64>().ok()?);
+                rest.get(3..)
+            }
+            number => self.take_number(number, text),
         }
-        if matches!(upper.as_str(), "AM" | "PM") {
-            let half = text.get(..2)?.to_uppercase();
-            self.afternoon = Some(half == "PM");
-            return text.get(2..);
-        }
-        let width = match upper.as_str() {
+    }
+
+    /// Takes a number from the front of a text and returns the rest.
+    fn take_number<'a>(&mut self, field: &str, text: &'a str) -> Option<&'a str> {
+        let width = match field {
+            "J" => 7,
+            "US" | "FF6" => 6,
+            "SSSS" | "SSSSS" => 5,
             "YYYY" => 4,
-            "YYY" | "MS" | "DDD" => 3,
-            "US" => 6,
+            "YYY" | "MS" | "FF3" | "DDD" => 3,
             "Y" | "D" | "Q" | "W" => 1,
             _ => 2,
         };
         let end = text.bytes().take(width).take_while(u8::is_ascii_digit).count();
         let digits = &text[..end];
         let value: i64 = digits.parse().ok()?;
-        match upper.as_str() {
-            "YYYY" => self.year = value,
-            "YY" => self.year = value + if value < 70 { 2000 } else { 1900 },
+        match field {
+            "YYYY" => self.year = Some(value),
+            "YYY" | "YY" | "Y" => self.year = Some(near_2020(value)),
             "MM" => self.month = u32::try_from(value).ok()?,
             "DD" => self.day = value,
+            "DDD" => self.day_of_year = Some(value).filter(|day| *day != 0),
+            "WW" if value != 0 => self.day_of_year = Some(value * 7 - 6),
+            "W" if value != 0 => self.day = value * 7 - 6,
+            "J" => self.julian = Some(value),
             "HH24" | "HH12" | "HH" => self.hour = value,
             "MI" => self.clock += value * MINUTE,
-            "SS" => self.clock += value * SECOND,
-            "MS" => self.clock += value * 1000 * 10_i64.pow(3 - end as u32),
-            "US" => self.clock += value * 10_i64.pow(6 - end as u32),
+            "SS" | "SSSS" | "SSSSS" => self.clock += value * SECOND,
+            "MS" | "FF3" => self.clock += value * 1000 * 10_i64.pow(3 - end as u32),
+            "US" | "FF6" => self.clock += value * 10_i64.pow(6 - end as u32),
+            // A quarter, or a day of the week, says nothing that the date does not say.
             _ => {}
         }
         Some(&text[end..])
+    }
+
+    /// Returns the day since 2000-01-01; nothing if there is no such day.
+    fn days(&self) -> Option<i64> {
+        if let Some(julian) = self.julian {
+            return Some(julian - JULIAN);
+        }
+        if let Some(day) = self.day_of_year
+            && (self.month <= 1 || self.day <= 1)
+        {
+            let year = self.year?;
+            let (first, next) = (days_from_civil(year, 1, 1), days_from_civil(year + 1, 1, 1));
+            return (1..=next - first).contains(&day).then_some(first + day - 1);
+        }
+        let year = self.year.unwrap_or(1);
+        let valid = (1..=12).contains(&self.month)
+            && (1..=i64::from(month_days(year, self.month))).contains(&self.day);
+        valid.then(|| days_from_civil(year, self.month, self.day as u32))
     }
 
     fn micros(&self) -> Option<i64> {
@@ -275,10 +378,19 @@ impl Fields {
             Some(afternoon) => self.hour % 12 + if afternoon { 12 } else { 0 },
             None => self.hour,
         };
-        let valid = (1..=12).contains(&self.month)
-            && (1..=i64::from(month_days(self.year, self.month))).contains(&self.day)
-            && hour < 24;
-        let day = valid.then(|| days_from_civil(self.year, self.month, self.day as u32))?;
+        let day = self.days().filter(|_| hour < 24)?;
         Some(day * DAY + hour * HOUR + self.clock)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_that_cannot_be_read_is_refused() {
+        for field in ["IYYY", "IW", "CC", "TZH", "BC", "A.M."] {
+            assert_eq!(read("2024", field).unwrap_err().state.to_string(), "0A000", "{field}");
+        }
     }
 }

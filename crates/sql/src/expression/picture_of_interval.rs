@@ -53,7 +53,7 @@ pub(super) fn format((months, days, micros): (i32, i32, i64), picture: &str) -> 
             "Q" if month == 0 => String::new(),
             "Q" => ((month - 1) / 3 + 1).to_string(),
             "CC" => number(year / 100, 2),
-            "IYYY" | "IW" | "J" => {
+            "IYYY" | "IW" | "J" | "RM" | "rm" | "Y,YYY" => {
                 let message = format!("the field \"{field}\" of an interval is not supported");
                 return Err(Error::unsupported(message));
             }
