@@ -31,13 +31,13 @@ pub(super) const TABLE: &[Definition] = &[
     ("op:~~", "bytea,bytea -> bool", |call| Ok(Value::Bool(like_bytes(call)?))),
     ("op:!~~", "bytea,bytea -> bool", |call| Ok(Value::Bool(!like_bytes(call)?))),
     ("__like", "text,text,text -> bool", |call| {
-        matches(call, like(call.text(1), call.text(2).chars().next(), false)?)
+        matches(call, like(call.text(1), escape_of(call)?, false)?)
     }),
     ("__ilike", "text,text,text -> bool", |call| {
-        matches(call, like(call.text(1), call.text(2).chars().next(), true)?)
+        matches(call, like(call.text(1), escape_of(call)?, true)?)
     }),
     ("__similar", "text,text,text -> bool", |call| {
-        matches(call, similar(call.text(1), call.text(2).chars().next())?)
+        matches(call, similar(call.text(1), escape_of(call)?)?)
     }),
     ("op:~", "text,text -> bool", |call| matches(call, regex_of(call.text(1), "")?)),
     ("op:!~", "text,text -> bool", |call| fails(call, regex_of(call.text(1), "")?)),
@@ -114,6 +114,18 @@ pub(super) fn regex_of(pattern: &str, flags: &str) -> Result<Arc<Regex>> {
         .replace("[[:>:]]", "\\b{end}");
     let embedded = translated.strip_prefix("***:").unwrap_or(&translated);
     compiled(format!("{newline}{expanded}{embedded}"), flags.contains('i'))
+}
+
+/// Returns the character of ESCAPE, or none for an empty text. 22025 for a longer one.
+fn escape_of(call: &Call<'_>) -> Result<Option<char>> {
+    let mut symbols = call.text(2).chars();
+    match (symbols.next(), symbols.next()) {
+        (_, Some(_)) => {
+            let error = Error::new(SqlState::INVALID_ESCAPE_SEQUENCE, "invalid escape string");
+            Err(error.with_hint("Escape string must be empty or one character."))
+        }
+        (escape, None) => Ok(escape),
+    }
 }
 
 fn bad_escape() -> Error {
@@ -232,7 +244,7 @@ fn replace(call: &Call<'_>, flags: &str) -> Result<Value> {
                 symbols.next();
                 template.push_str("${0}");
             }
-            ('\\', Some(digit)) if digit.is_ascii_digit() => {
+            ('\\', Some(digit @ '1'..='9')) => {
                 symbols.next();
                 template.push_str(&format!("${{{digit}}}"));
             }

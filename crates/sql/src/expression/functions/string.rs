@@ -508,21 +508,35 @@ fn decode(call: &Call<'_>) -> Result<Value> {
 
 fn decode_base64(symbols: &str) -> Result<Value> {
     let (mut out, mut bits, mut count) = (Vec::new(), 0_u32, 0);
-    for symbol in symbols.bytes().filter(|byte| !byte.is_ascii_whitespace() && *byte != b'=') {
-        let Some(value) = BASE64.iter().position(|other| *other == symbol) else {
-            let message = format!(
-                "invalid symbol \"{}\" found while decoding base64 sequence",
-                char::from(symbol)
-            );
-            return Err(invalid(message));
+    // Symbols of the last four that stand for bytes, less one; 0 before the first `=`.
+    let mut end = 0;
+    for symbol in symbols.bytes().filter(|byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r')) {
+        let value = if symbol == b'=' {
+            end = match (end, count) {
+                (0, 2 | 3) => count - 1,
+                (0, _) => {
+                    return Err(invalid("unexpected \"=\" while decoding base64 sequence"));
+                }
+                (end, _) => end,
+            };
+            0
+        } else {
+            BASE64.iter().position(|other| *other == symbol).ok_or_else(|| {
+                let symbol = char::from(symbol);
+                invalid(format!("invalid symbol \"{symbol}\" found while decoding base64 sequence"))
+            })?
         };
         bits = bits << 6 | value as u32;
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            out.push((bits >> count) as u8);
-            bits &= (1 << count) - 1;
+        count += 1;
+        if count == 4 {
+            let bytes = [(bits >> 16) as u8, (bits >> 8) as u8, bits as u8];
+            out.extend_from_slice(&bytes[..if end == 0 { 3 } else { end }]);
+            (bits, count) = (0, 0);
         }
+    }
+    if count != 0 {
+        let hint = "Input data is missing padding, is truncated, or is corrupted in another way.";
+        return Err(invalid("invalid base64 end sequence").with_hint(hint));
     }
     Ok(Value::Bytea(out.into()))
 }
