@@ -11,6 +11,7 @@ use datafusion::arrow::datatypes::FieldRef;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::Placeholder;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan, Subquery};
 
@@ -88,7 +89,13 @@ fn in_node(
         }
     };
     let beside = Arc::new(merge_schema(&node.inputs()));
-    let in_expr = |expr| in_expr(expr, outer, nearer, &beside, found).map(Transformed::yes);
+    // A column that is an outer one has the name of that, which nodes above may know.
+    let names = NamePreserver::new(&node);
+    let in_expr = |expr| {
+        let name = names.save(&expr);
+        let new = in_expr(expr, outer, nearer, &beside, found)?;
+        Ok(Transformed::yes(name.restore(new)))
+    };
     Ok(node.map_expressions(in_expr)?.data)
 }
 
