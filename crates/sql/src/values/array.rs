@@ -1,7 +1,8 @@
 //! The text form of arrays: `{1,2,NULL,"a b"}`, nested for several dimensions.
 //!
 //! 1. All rows of one dimension have one length; a text that breaks this is 22P02.
-//! 2. An array that is read has one dimension; others are 0A000. One that a table has is still written.
+//! 2. An array that is read has one dimension, which begins at 1; others are 0A000. One that a table has is still
+//!    written.
 
 use relational::{Array, ArrayDimension, DataType, Error, Result, SqlState, Value};
 
@@ -12,11 +13,15 @@ use super::{error, parse_value};
 /// PostgreSQL's limit of the dimensions of an array.
 const DIMENSIONS_MAX: usize = 6;
 
-/// Fails with 0A000 if an array that is read has several dimensions: columns of queries have one.
-pub(super) fn check_dimensions(count: usize) -> Result<()> {
-    match count > 1 {
-        true => Err(Error::unsupported("arrays of several dimensions are not supported")),
-        false => Ok(()),
+/// Fails with 0A000 if an array that is read has several dimensions, or does not begin at 1: columns of queries
+/// keep neither.
+pub(super) fn check_dimensions(dimensions: &[ArrayDimension]) -> Result<()> {
+    if dimensions.len() > 1 {
+        return Err(Error::unsupported("arrays of several dimensions are not supported"));
+    }
+    match dimensions.iter().all(|dimension| dimension.lower == 1) {
+        true => Ok(()),
+        false => Err(Error::unsupported("arrays that do not begin at 1 are not supported")),
     }
 }
 
@@ -265,7 +270,7 @@ impl Reader<'_> {
         if self.values.is_empty() {
             dimensions.clear();
         }
-        check_dimensions(dimensions.len())?;
+        check_dimensions(&dimensions)?;
         Ok(Array { element: self.element.clone(), dimensions, values: self.values })
     }
 }

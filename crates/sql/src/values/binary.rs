@@ -294,7 +294,7 @@ fn decode_array(fields: &mut Fields<'_>, element: &DataType, settings: &Settings
     if count == 0 || total == 0 {
         return Ok(Array::of(element.clone(), Vec::new()));
     }
-    check_dimensions(dimensions.len())?;
+    check_dimensions(&dimensions)?;
     // Each element takes four bytes at least.
     if total > (fields.0.len() / 4) as u64 {
         return Err(bad("insufficient data left in message"));

@@ -1,7 +1,7 @@
 use super::*;
 
 /// Types, texts and the answers of PostgreSQL 15; `!` marks the state of an error. Arrays of several
-/// dimensions are refused.
+/// dimensions, and ones that do not begin at 1, are refused.
 const TEXTS: &str = include_str!("../../testdata/values/text");
 
 fn settings() -> Settings {
@@ -74,14 +74,13 @@ fn a_count_in_a_message_reserves_nothing() {
 }
 
 #[test]
-fn an_array_of_two_dimensions_is_refused() {
-    let mut message = Vec::new();
-    for field in [2_i32, 0, 23, 1, 1, 1, 1, 4, 7] {
-        message.extend_from_slice(&field.to_be_bytes());
-    }
+fn an_array_of_two_dimensions_or_with_another_beginning_is_refused() {
     let integers = DataType::Array(Box::new(DataType::Int4));
-    let problem = decode_binary(&message, &integers, &settings()).unwrap_err();
-    assert_eq!(problem.state, SqlState::FEATURE_NOT_SUPPORTED);
+    for fields in [&[2_i32, 0, 23, 1, 1, 1, 1, 4, 7][..], &[1, 0, 23, 1, 2, 4, 7]] {
+        let message: Vec<u8> = fields.iter().flat_map(|field| field.to_be_bytes()).collect();
+        let problem = decode_binary(&message, &integers, &settings()).unwrap_err();
+        assert_eq!(problem.state, SqlState::FEATURE_NOT_SUPPORTED);
+    }
 }
 
 #[test]

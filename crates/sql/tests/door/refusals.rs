@@ -90,6 +90,22 @@ async fn statements_about_what_is_not_there_are_no_syntax_errors() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn arrays_of_arrays_are_refused_and_not_flattened() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    for text in [
+        "SELECT array[[1, 2], [3, 4]]",
+        "SELECT array[array[1]]",
+        "SELECT array_agg(a) FROM (VALUES (array[1, 2]), (array[3, 4])) v(a)",
+        "SELECT array[array_agg(1)]",
+        "SELECT '[2:3]={1,2}'::int[]",
+    ] {
+        assert_eq!(state_of(&client, text).await, "0A000", "{text}");
+    }
+    assert_eq!(rows(&client, "SELECT array[1, 2] || array[3]").await, ["{1,2,3}"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_name_that_does_not_exist_has_its_place_in_changes_too() {
     let server = Server::start().await;
     let client = server.client().await;

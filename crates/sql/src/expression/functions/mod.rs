@@ -149,6 +149,9 @@ pub(crate) fn span((months, days, micros): (i32, i32, i64)) -> Result<Value> {
 
 /// Returns an array of one dimension.
 pub(crate) fn array(element: &DataType, values: Vec<Value>) -> Result<Value> {
+    if element.element().is_some() {
+        return Err(Error::unsupported("arrays of several dimensions are not supported"));
+    }
     Ok(Value::Array(std::sync::Arc::new(Array::of(element.clone(), values))))
 }
 

@@ -40,6 +40,13 @@ impl Binder<'_> {
                 *arg = self.convert(arg.clone(), &from, &float, CastContext::Implicit)?;
             }
         }
+        if name == "array_agg"
+            && let Some(argument) = params.args.first()
+            && type_of(argument, schema)?.element().is_some()
+        {
+            let message = "arrays of several dimensions are not supported";
+            return Err(external(Error::unsupported(message)));
+        }
         if SAME_IF_DISTINCT.contains(&name.as_str()) {
             params.distinct = false;
         }
