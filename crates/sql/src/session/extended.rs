@@ -254,8 +254,16 @@ impl Session {
     }
 }
 
+/// Returns the type of a parameter by its number. A text of blank-padded type has no length there.
 fn type_of(oid: u32) -> Result<DataType, Error> {
-    values::type_from_oid(oid).ok_or_else(|| {
+    let any_length = |data_type| match data_type {
+        DataType::Char(_) => DataType::Varchar(None),
+        DataType::Array(element) if matches!(*element, DataType::Char(_)) => {
+            DataType::Array(Box::new(DataType::Varchar(None)))
+        }
+        other => other,
+    };
+    values::type_from_oid(oid).map(any_length).ok_or_else(|| {
         let message = format!("type with OID {oid} does not exist");
         Error::new(SqlState::UNDEFINED_OBJECT, message)
     })

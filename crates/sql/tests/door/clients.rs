@@ -125,6 +125,16 @@ async fn a_parameter_takes_the_type_of_its_own_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_parameter_of_bpchar_keeps_all_its_text() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    let types = [Type::BPCHAR];
+    let statement = client.prepare_typed("SELECT $1::text", &types).await.unwrap();
+    let row = client.query_one(&statement, &[&"abc"]).await.unwrap();
+    assert_eq!(row.get::<_, &str>(0), "abc");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn columns_of_a_query_tell_their_table() {
     let server = Server::start().await;
     let client = server.client().await;
