@@ -461,6 +461,28 @@ fn compare(left: Expr, op: BinaryOperator, right: Expr) -> Result<Expr> {
     out.ok_or_else(|| Error::unsupported("comparison of empty rows is not supported"))
 }
 
+/// Returns the value of a lag or lead by NULL rows, whose answer is NULL; nothing for other calls.
+fn beside_unknown(function: &Function, name: &str) -> Option<Expr> {
+    if function.over.is_none() || !matches!(name, "lag" | "lead") {
+        return None;
+    }
+    let mut all = arguments(function)?.into_iter();
+    let (value, by) = (all.next()?, all.next()?);
+    is_null(&by).then_some(value)
+}
+
+/// Returns whether an expression that is rewritten already is NULL, or a cast of it.
+fn is_null(expr: &Expr) -> bool {
+    match expr {
+        Expr::Nested(inner) => is_null(inner),
+        Expr::Value(value) => value.value == Value::Null,
+        Expr::Function(function) if function_name(&function.name).as_deref() == Some("__cast") => {
+            arguments(function).is_some_and(|all| all.first().is_some_and(is_null))
+        }
+        _ => false,
+    }
+}
+
 fn rewrite_function(mut function: Function) -> Result<Expr> {
     if let Some(WindowType::WindowSpec(spec)) = &mut function.over {
         spec.window_frame.iter_mut().for_each(unwrap_frame);
@@ -486,6 +508,10 @@ fn rewrite_function(mut function: Function) -> Result<Expr> {
             list.args.as_mut_slice()
     {
         *argument = FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::value(Value::Boolean(true))));
+    }
+    if let Some(value) = beside_unknown(&function, &name) {
+        let condition = Expr::value(Value::Boolean(false));
+        return case(None, vec![CaseWhen { condition, result: value }], None);
     }
     let own = match name.as_str() {
         "coalesce" => "__coalesce",
