@@ -108,10 +108,26 @@ fn to_char(number: &Number, picture: &str) -> Result<Value> {
     let point = if body.contains('.') { "." } else { "" };
     let decimals: String = match overflow {
         true => "#".repeat(scale),
-        false => decimals.to_owned(),
+        false if fill => decimals.to_owned(),
+        false => shortest(decimals, fraction).to_owned(),
     };
+    // Without decimals, zero shows its digit.
+    let is_bare = !fill && scale > 0 && shown.is_empty() && decimals.is_empty();
+    let shown = if is_bare { "0" } else { shown };
     let full = format!("{blanks}{sign}{shown}{point}{decimals}");
     text(if fill { full } else { full.trim().to_owned() })
+}
+
+/// Returns decimals without the zeros at their end, but as many as the picture of the fraction asks for by `0`.
+fn shortest<'a>(decimals: &'a str, fraction: &str) -> &'a str {
+    let mut least = 0;
+    for (at, place) in fraction.chars().filter(|c| matches!(c, '9' | '0')).enumerate() {
+        if place == '0' {
+            least = at + 1;
+        }
+    }
+    let len = decimals.trim_end_matches('0').len().max(least);
+    decimals.get(..len).unwrap_or(decimals)
 }
 
 /// Words of a picture of a number, longest first where one begins another.
