@@ -92,6 +92,10 @@ fn bad(message: impl Into<String>) -> Error {
     Error::new(SqlState::BAD_COPY_FILE_FORMAT, message)
 }
 
+fn behind_end() -> Error {
+    bad("received copy data after EOF marker")
+}
+
 impl Records {
     /// Returns records of no data so far.
     pub(crate) fn new(options: Options) -> Self {
@@ -116,7 +120,8 @@ impl Records {
     /// Takes a piece of data.
     pub(crate) fn push(&mut self, piece: &[u8]) -> Result<()> {
         if self.is_ended {
-            return Ok(());
+            let is_wrong = self.options.format == Format::Binary && !piece.is_empty();
+            return if is_wrong { Err(behind_end()) } else { Ok(()) };
         }
         self.buffer.drain(..self.at);
         self.at = 0;
@@ -187,12 +192,19 @@ impl Records {
 
     fn next_text(&mut self, fields: &mut Fields, is_last: bool) -> Result<bool> {
         let Some((end, next)) = self.line_end(is_last) else { return Ok(false) };
-        let line = &self.buffer[self.at..end];
-        if line == b"\\." {
-            self.is_ended = true;
-            return Ok(false);
-        }
+        let mut line = &self.buffer[self.at..end];
         self.line = self.next_line;
+        if let Some(mark) = end_mark(line) {
+            let is_last_of_line = mark + 2 == line.len();
+            if !is_last_of_line || (mark > 0 && self.buffer[next - 1] != b'\n') {
+                return Err(bad("end-of-copy marker corrupt"));
+            }
+            self.is_ended = true;
+            if mark == 0 {
+                return Ok(false);
+            }
+            line = &line[..mark];
+        }
         self.next_line += self.buffer[self.at..next].iter().filter(|b| **b == b'\n').count() as u64;
         split_text(line, &self.options, fields)?;
         self.at = next;
@@ -243,6 +255,7 @@ impl Records {
             })
         };
         match found {
+            Ok(false) if !rest.0.is_empty() => Err(behind_end()),
             Ok(is_tuple) => {
                 self.at = self.buffer.len() - rest.0.len();
                 self.seen = 0;
@@ -264,6 +277,18 @@ impl Records {
             }
         }
     }
+}
+
+/// Returns the place of `\.` in a line of the text form, which ends the data.
+fn end_mark(line: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    while let Some(found) = line.get(at..)?.iter().position(|byte| *byte == b'\\') {
+        if line.get(at + found + 1) == Some(&b'.') {
+            return Some(at + found);
+        }
+        at += found + 2;
+    }
+    None
 }
 
 /// Splits a line of the text form at delimiters, and takes escapes back.
@@ -521,6 +546,30 @@ mod tests {
             assert_eq!(got, want, "{piece}");
         }
         assert_eq!(read(&options(Format::Text), b"last", 9).unwrap(), [some(&["last"])]);
+    }
+
+    #[test]
+    fn a_mark_of_the_end_stands_at_the_end_of_a_line_or_is_an_error() {
+        let text = options(Format::Text);
+        let data = b"a\nb\\.\nc\n";
+        for piece in 1..=data.len() {
+            assert_eq!(read(&text, data, piece).unwrap(), [some(&["a"]), some(&["b"])], "{piece}");
+        }
+        assert_eq!(read(&text, b"a\\\\.\n", 9).unwrap(), [some(&["a\\."])]);
+        for data in [&b"a\\.x\n"[..], b"\\.x\n", b"a\nb\\."] {
+            let problem = read(&text, data, 9).unwrap_err();
+            assert_eq!(problem.state, SqlState::BAD_COPY_FILE_FORMAT);
+        }
+    }
+
+    #[test]
+    fn binary_data_behind_the_trailer_is_refused() {
+        let mut data = [SIGNATURE, &[0; 8], &[0xff, 0xff]].concat();
+        assert!(read(&options(Format::Binary), &data, 100).unwrap().is_empty());
+        data.push(0);
+        for piece in 1..=data.len() {
+            assert!(read(&options(Format::Binary), &data, piece).is_err(), "{piece}");
+        }
     }
 
     #[test]
