@@ -28,7 +28,7 @@ const WEEKDAYS: [&str; 7] =
 
 const ROMANS: [&str; 12] =
     ["I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII"];
-/// Julian day of 2000-01-01.
+/// The Julian day of 2000-01-01.
 const JULIAN: i64 = 2_451_545;
 
 /// Fields, longest first where one begins another.

@@ -58,7 +58,7 @@ impl<'a> Provider<'a> {
     }
 
     /// Returns the plan of a query whose tables and names have not been looked up yet. Columns beside a wildcard
-    /// keep their names, unless these clash with the wildcard's. Errors: those of syntax and of names.
+    /// keep their names, unless these clash with the wildcard's. Errors: 0A000 for syntax, and the errors of names.
     pub(super) fn plan(&self, query: &Query) -> relational::Result<LogicalPlan> {
         let (found, is_open) = self.plan_with(query, Suffixes::Repeated);
         if !is_open || found.as_ref().is_ok_and(|plan| !has_repeats(plan)) {

@@ -10,7 +10,7 @@ use relational::DataType;
 /// Begins the suffix that makes a name unique.
 pub(crate) const SUFFIX: char = '\u{1}';
 
-/// Which columns of a select list with a wildcard get a suffix: the names of a wildcard's columns are not
+/// The columns of a select list with a wildcard that get a suffix: the names of a wildcard's columns are not
 /// known before the tables are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Suffixes {

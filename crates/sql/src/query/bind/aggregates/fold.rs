@@ -181,7 +181,7 @@ impl Fold {
         self.check_floats(is_finite)
     }
 
-    /// Takes the floats of another state in, whose `counts` are those before and those of the other.
+    /// Takes the floats of another state in. `counts` has the count before, and the other state's.
     fn merge_floats(&mut self, counts: (i64, i64), sum: f64, distances: f64) -> Result<()> {
         let (own, other) = (counts.0 as f64, counts.1 as f64);
         if counts.1 == 0 {
