@@ -25,6 +25,10 @@ use crate::query::arrow::{
 };
 use crate::values::{CastContext, cast_with};
 
+/// Marks in the key of an array: its end, an element, and NULL, which comes last.
+const ARRAY_END: u8 = 0;
+const ELEMENT: u8 = 1;
+const NULL_ELEMENT: u8 = 2;
 /// Most bytes of the values that a function gives for the rows of one batch.
 const ROWS_BYTES_MAX: usize = 512 << 20;
 
@@ -129,6 +133,15 @@ impl BoundFunction {
                 Some(Value::Jsonb(text)) => {
                     Value::Bytea(encode_json(&crate::values::json::parse(text)?).into())
                 }
+                Some(Value::Array(array)) => {
+                    let mut bytes = Vec::new();
+                    for element in &array.values {
+                        let key = self.value(std::slice::from_ref(element), context)?;
+                        put_element(&key, &mut bytes);
+                    }
+                    bytes.push(ARRAY_END);
+                    Value::Bytea(bytes.into())
+                }
                 Some(Value::Float4(number)) => {
                     Value::Float4(if number.is_nan() { f32::NAN } else { *number + 0.0 })
                 }
@@ -140,6 +153,34 @@ impl BoundFunction {
             Work::Quantified { any, bound } => quantified(*any, bound, arguments, context),
         }
     }
+}
+
+/// Appends the key of an element to the key of its array, so that keys of arrays have the order of arrays.
+fn put_element(key: &Value, out: &mut Vec<u8>) {
+    let float = |number: f64| {
+        let bits = number.to_bits();
+        (if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }).to_be_bytes()
+    };
+    let of_float;
+    let bytes: &[u8] = match key {
+        Value::Bytea(bytes) => &bytes[..],
+        Value::Float4(number) => {
+            of_float = float((*number).into());
+            &of_float
+        }
+        Value::Float8(number) => {
+            of_float = float(*number);
+            &of_float
+        }
+        _ => return out.push(NULL_ELEMENT),
+    };
+    out.push(ELEMENT);
+    for byte in bytes {
+        out.push(*byte);
+        // Two zeros end the element, so that none of its own are two.
+        out.extend((*byte == 0).then_some(0xff));
+    }
+    out.extend_from_slice(&[0, 0]);
 }
 
 fn call_body(

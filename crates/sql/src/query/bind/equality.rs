@@ -36,8 +36,11 @@ pub(super) fn key(expr: Expr, data_type: &DataType) -> Expr {
 
 /// Returns whether equal values of a type may have different forms in Arrow.
 pub(super) fn needs_key(data_type: &DataType) -> bool {
-    use DataType::{Float4, Float8, Interval, Jsonb, Numeric};
-    matches!(data_type, Numeric(None) | Interval | Jsonb | Float4 | Float8)
+    use DataType::{Array, Float4, Float8, Interval, Jsonb, Numeric};
+    match data_type {
+        Array(element) => needs_key(element),
+        other => matches!(other, Numeric(None) | Interval | Jsonb | Float4 | Float8),
+    }
 }
 
 impl Binder<'_> {
