@@ -155,7 +155,7 @@ impl Portals {
         Ok(())
     }
 
-    /// Fails with 55000 if a portal failed before, and with 34000 if there is none.
+    /// Fails with 55000 if a portal failed before, and with 34000 if no portal has the name.
     pub(crate) fn check(&self, name: &str) -> Result<()> {
         if !self.portal(name)?.is_failed() {
             return Ok(());
