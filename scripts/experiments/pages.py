@@ -56,10 +56,9 @@ class Pages:
         lines = [
             f"# {experiment.TITLE}", "", f"{experiment.CLAIM}", "", *body, "",
             f"![{title}: {', '.join(f'{at} {kind} {value:.2f}' for at, value, kind in bars)}.]({name}.svg)", "",
-            f"**Command.** `{results['command']}`, {results['date']}.", "",
+            f"**Command.** `{results['command']}`, {results['date']}.{size(results['command'])}", "",
             f"**Machine.** {machine['processor']}, {machine['cores']} cores, {machine['memory_gib']} GiB, "
-            f"{machine['system']}. Work that waited or ran at the end of the run: {machine['load_at_end']} threads. "
-            "Ratios count; absolute times belong to this machine.", "",
+            f"{machine['system']}. {noise(machine)}", "",
             f"[All figures]({name}.json)", "",
         ]
         return {
@@ -68,10 +67,34 @@ class Pages:
         }
 
 
+def size(command):
+    """Returns what a reader must know of a small run."""
+    if "--small" not in command:
+        return ""
+    return " This is the small run, for machines with two cores and ten minutes. The full run has more data and longer rounds."
+
+
+def noise(machine):
+    """Returns how far other programs disturbed the run."""
+    waited = f"Threads that ran or waited for a processor at the end of the run: {machine['load_at_end']}."
+    others = machine.get("others_percent")
+    if "others" in machine:
+        shared = f"The machine was not quiet: {machine['others']} shared it during the run; their part was not measured."
+    elif others is None:
+        shared = "Other programs, such as builds, may have shared the machine during this run; their part was not measured."
+    elif others < 5:
+        shared = f"Other programs took {others} % of the processor time during the run."
+    else:
+        shared = (f"The machine was not quiet: other programs, such as builds, took {others} % of its processor time during"
+                  " the run.")
+    return f"{shared} {waited} Compare ratios; absolute times belong to this machine and this hour."
+
+
 def chart(title, bars):
     """Returns bars as SVG: pairs of a name and a value, coloured by kind."""
     kinds = list(dict.fromkeys(kind for _, _, kind in bars))
-    left, width, top, step = 150, 470, 64, 24
+    left, width, top, step = max(150, 7 * max(len(name) for name, _, _ in bars) + 30), 0, 64, 24
+    width = 620 - left
     most = scale_end(max(value for _, value, _ in bars))
     height = top + step * len(bars) + 16
     parts = [
