@@ -114,6 +114,7 @@ impl Server {
     }
 
     /// Returns the address for PostgreSQL clients of a server that was started with `--sql-listen`.
+    #[cfg_attr(not(feature = "sql"), allow(dead_code, reason = "only tests of SQL call it"))]
     pub(crate) fn sql(&self) -> SocketAddr {
         self.sql.expect("the server has a door for PostgreSQL clients")
     }
