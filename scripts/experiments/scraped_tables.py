@@ -6,7 +6,7 @@ import statistics
 
 CLAIM = "With 100,000 tables, a scrape of the metrics each second makes the p99 of reads at most 1.2 times as long."
 TITLE = "Scrapes of a server with very many tables"
-BOUND = 1.2
+BOUND, CLAIMED = 1.2, 100_000
 # The default budget of 512 MiB has no place for the metadata and memtables of so many tables.
 BUDGET = "2GiB"
 # Lines of the benchmark: tables, phases, scrapes.
@@ -43,7 +43,7 @@ def real_time(figures):
     """Returns the priority of the run, if it was not the usual one."""
     if not figures["real_time"]:
         return []
-    return ["All of them ran at real-time priority (`chrt -f 15`), which takes most of the disturbance by other programs off both",
+    return ["All of them ran at real-time priority (`chrt -f 15`) once the tables were there, which takes most of the disturbance by other programs off both",
             "sides alike."]
 
 
@@ -75,6 +75,7 @@ def page(figures):
         f"**Verdict.** The ratio of the p99 is {p99:.2f}. " + (
             f"The claim of at most {BOUND} holds in this run." if p99 <= BOUND
             else f"The claim of at most {BOUND} does not hold in this run."),
+        *([] if figures["tables"] >= CLAIMED else [f"It had {figures['tables']:,} tables, so it says nothing about {CLAIMED:,}."]),
     ]
     bars = [(name, statistics.median(phase[what] for phase in figures[kind]) / 1000, kind)
             for name, what in (("p50", "p50_us"), ("p99", "p99_us"), ("p99.9", "p999_us")) for kind in ("alone", "scraped")]
