@@ -205,7 +205,19 @@ impl Groups {
         self.states_bytes
     }
 
-    fn state_bytes(&self, group: GroupId) -> u64 {
+    /// Returns the most bytes by which a record makes the states of all groups larger.
+    pub(super) fn growth(&self, parts: &Parts<'_>) -> u64 {
+        let before = self.state_bytes(parts.group);
+        let after = match (parts.removed, parts.descriptor) {
+            (Some(_), _) => REMOVAL_BYTES,
+            (None, Some(descriptor)) => STATE_BYTES + descriptor.len() as u64,
+            (None, None) => before,
+        };
+        after.saturating_sub(before)
+    }
+
+    /// Most bytes that the state of a group takes.
+    pub(super) fn state_bytes(&self, group: GroupId) -> u64 {
         match self.slots.get(&group) {
             Some(Slot::Alive(alive)) => STATE_BYTES + alive.descriptor.len() as u64,
             Some(Slot::Removed { .. }) => REMOVAL_BYTES,

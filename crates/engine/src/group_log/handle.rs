@@ -14,7 +14,7 @@ use super::segment_set::{GROUP_LOG_FILES, Segment, SegmentSet};
 use crate::error::{Error, Result};
 use crate::locks::{GroupLogIndex, GroupLogReclaiming, GroupLogWriter};
 use crate::log::framing::record::RECORD_HEADER_LEN;
-use crate::log::framing::segment_writer::SegmentWriter;
+use crate::log::framing::segment_writer::{Appended, SegmentWriter};
 use crate::log::{LogRecord, LogSizes, RecordKind, SegmentNumber};
 use crate::marks::GroupLogMark;
 use crate::options::Options;
@@ -78,17 +78,13 @@ impl GroupLog {
         options.validate()?;
         let fs = Arc::clone(&env.fs);
         make_dir(&*fs, dir)?;
-        let mut found = replay::read(&fs, dir)?;
+        let found = replay::read(&fs, dir)?;
         let sizes = LogSizes::of(options);
         let end = found.end.last.as_ref().map_or(0, |(segment, tail, _)| end_of(*segment, *tail));
-        let spares = std::mem::take(&mut found.end.spares);
-        let segments =
-            SegmentSet::new(Arc::clone(&fs), dir, &found.segments, spares, sizes.spares_max);
-        let segments = Arc::new(segments);
+        let segments = Arc::new(SegmentSet::new(Arc::clone(&fs), dir, &found.segments, sizes));
         let list = Arc::<SegmentSet>::clone(&segments);
         let writer =
             SegmentWriter::open(Arc::clone(&fs), dir, &GROUP_LOG_FILES, sizes, &found.end, list)?;
-        let states = found.groups.states_bytes();
         let log = Self {
             fs,
             segments_max: options.shape.log_segments_max,
@@ -101,7 +97,7 @@ impl GroupLog {
             groups: Mutex::new(found.groups),
             segments,
         };
-        log.segments.trim_spares(log.spares_for(states))?;
+        log.keep_room_at_start()?;
         Ok(log)
     }
 
@@ -150,23 +146,22 @@ impl GroupLog {
             }
         }
         self.keep_room_for_states(&writer, &encoded)?;
-        self.write(&mut writer, &encoded, &records)?;
+        self.write(&encoded, || writer.append(&records))?;
         let bytes: usize = payloads.iter().map(|payload| RECORD_HEADER_LEN + payload.len()).sum();
         self.appended.fetch_add(bytes as u64, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Writes records whose parts were checked, and applies them.
+    /// Applies records whose parts were checked, after `append` has written them.
     pub(super) fn write(
         &self,
-        writer: &mut SegmentWriter,
         encoded: &[Encoded<'_>],
-        records: &[LogRecord<'_>],
+        append: impl FnOnce() -> Result<Appended>,
     ) -> Result<()> {
-        if records.is_empty() {
-            return writer.check_writable();
+        if encoded.is_empty() {
+            return Ok(());
         }
-        let appended = writer.append(records)?;
+        let appended = append()?;
         let mut groups = self.groups.lock();
         let (segment, mut offset) = (appended.segment, appended.offset);
         for Encoded { parts, payload } in encoded {

@@ -65,7 +65,7 @@ impl GroupLog {
                 }
             }
             GroupLogMark::StateCarried.hit();
-            self.write_again(&mut writer, &payloads)?;
+            self.write_states(&mut writer, &payloads)?;
         }
         writer.sync()
     }
@@ -86,7 +86,10 @@ impl GroupLog {
         if let Some(alive) = self.lock_groups().alive_mut(group) {
             alive.end_again();
         }
-        repeated?;
+        let states = self.lock_groups().states_bytes();
+        // It may have needed fewer spares than were made for it.
+        let trimmed = self.segments.trim_spares(self.spares_for(states));
+        repeated.and(trimmed)?;
         writer.sync()
     }
 
@@ -125,13 +128,13 @@ impl GroupLog {
     fn write_entries(&self, writer: &mut SegmentWriter, payload: &[u8]) -> Result<()> {
         let encoded = [Encoded::own(payload)];
         self.keep_room_for_states(writer, &encoded)?;
-        self.write(writer, &encoded, &[encoded[0].record()])
+        self.write(&encoded, || writer.append(&[encoded[0].record()]))
     }
 
-    /// Writes records that this room made.
-    fn write_again(&self, writer: &mut SegmentWriter, payloads: &[Vec<u8>]) -> Result<()> {
+    /// Writes states. A full disk need not have space for a whole segment.
+    fn write_states(&self, writer: &mut SegmentWriter, payloads: &[Vec<u8>]) -> Result<()> {
         let encoded: Vec<_> = payloads.iter().map(|payload| Encoded::own(payload)).collect();
         let records: Vec<_> = encoded.iter().map(Encoded::record).collect();
-        self.write(writer, &encoded, &records)
+        self.write(&encoded, || writer.append_at_need(&records))
     }
 }

@@ -7,13 +7,15 @@
 //!    file that is being written for another segment, and no reader waits.
 //! 3. A retired segment becomes a spare, at most `spares_max` of them or as many as states need, or is
 //!    removed. No two spares have one name.
+//! 4. A spare has the length of a segment, so that it is room on a full disk. A shorter file is removed: a segment
+//!    that was cut, or a file whose length a power loss took.
 
 use super::entry_index::Place;
 use crate::error::{Error, Result};
 use crate::locks::GroupLogSegmentList;
 use crate::log::framing::record::{self, GROUP_LOG, RECORD_HEADER_LEN, RecordFault};
 use crate::log::framing::segment_files::{self, LogKind};
-use crate::log::framing::segment_writer::SegmentList;
+use crate::log::framing::segment_writer::{LogSizes, SegmentList};
 use crate::log::{RecordKind, SegmentNumber};
 use crate::marks::GroupLogMark;
 use base::checksum::crc32c;
@@ -57,7 +59,10 @@ impl Segment {
         };
         let mut bytes = vec![0; RECORD_HEADER_LEN + place.payload_len as usize];
         let read = file.read_exact_at(&mut bytes, place.offset);
-        read.map_err(|error| Error::io("read", &self.path, &error))?;
+        read.map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => self.corruption(place.offset, "the file ends early"),
+            _ => Error::io("read", &self.path, &error),
+        })?;
         let payload = bytes.split_off(RECORD_HEADER_LEN);
         let (number, offset) = (self.number.0, place.offset);
         let what = match record::decode_record_header(&GROUP_LOG, number, offset, &bytes) {
@@ -86,7 +91,9 @@ struct State {
 pub(super) struct SegmentSet {
     fs: Arc<dyn FileSystem>,
     dir: PathBuf,
+    /// Spares that are kept to be used again, whatever states need, and their length.
     spares_max: usize,
+    segment_bytes: u64,
     /// Covers all of its fields; never held over I/O.
     state: Mutex<State, GroupLogSegmentList>,
 }
@@ -99,21 +106,33 @@ enum Fate {
 }
 
 impl SegmentSet {
-    /// The set of a log that was read, with its segments and spares.
+    /// The set of a log that was read, with its segments and no spares yet ([`Self::adopt_spares`]).
     pub(super) fn new(
         fs: Arc<dyn FileSystem>,
         dir: &Path,
         segments: &[SegmentNumber],
-        spares: Vec<SegmentNumber>,
-        spares_max: usize,
+        LogSizes { spares_max, segment_bytes, .. }: LogSizes,
     ) -> Self {
         let segments = segments.iter().map(|number| (*number, Segment::new(dir, *number)));
-        let state = Mutex::new(State { segments: segments.collect(), spares });
-        Self { fs, dir: dir.to_owned(), spares_max, state }
+        let state = Mutex::new(State { segments: segments.collect(), spares: Vec::new() });
+        Self { fs, dir: dir.to_owned(), spares_max, segment_bytes, state }
     }
 
-    /// Removes spares beyond `kept`, as a crash may leave them, and files that were made to be spares and
-    /// whose number is still to come: a reader takes them for none.
+    /// Takes over the spares of an earlier process, also such whose number is still to come: none holds
+    /// anything. At most `kept` stay.
+    pub(super) fn adopt_spares(&self, kept: usize) -> Result<()> {
+        let [found] = segment_files::list(&*self.fs, &self.dir, [GROUP_LOG_FILES.spare])?;
+        for spare in found {
+            if self.is_whole(&GROUP_LOG_FILES.spare_path(&self.dir, spare))? {
+                self.state.lock().spares.push(spare);
+            } else {
+                self.remove_spare(spare)?;
+            }
+        }
+        self.trim_spares(kept)
+    }
+
+    /// Removes spares beyond `kept`.
     pub(super) fn trim_spares(&self, kept: usize) -> Result<()> {
         let kept = kept.max(self.spares_max);
         let surplus = || {
@@ -123,9 +142,16 @@ impl SegmentSet {
         while let Some(spare) = surplus() {
             self.remove_spare(spare)?;
         }
-        let [found] = segment_files::list(&*self.fs, &self.dir, [GROUP_LOG_FILES.spare])?;
-        let strays = found.into_iter().filter(|spare| !self.state.lock().spares.contains(spare));
-        strays.collect::<Vec<_>>().into_iter().try_for_each(|stray| self.remove_spare(stray))
+        Ok(())
+    }
+
+    /// Returns true if a file has the length of a segment, or is not there: an earlier call renamed it then.
+    fn is_whole(&self, path: &Path) -> Result<bool> {
+        match self.fs.size(path) {
+            Ok(bytes) => Ok(bytes >= self.segment_bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+            Err(error) => Err(Error::io("read", path, &error)),
+        }
     }
 
     fn remove_spare(&self, spare: SegmentNumber) -> Result<()> {
@@ -133,12 +159,12 @@ impl SegmentSet {
         self.fs.remove_file(&path).map_err(|error| Error::io("remove", &path, &error))
     }
 
-    /// Makes sure that there are `count` spares of `bytes` bytes, so that the next segments need no space.
-    /// `NoSpace` leaves nothing behind.
-    pub(super) fn ensure_spares(&self, count: usize, bytes: u64) -> Result<()> {
+    /// Makes sure that there are `count` spares, so that the next segments need no space. `NoSpace` leaves
+    /// nothing behind.
+    pub(super) fn ensure_spares(&self, count: usize) -> Result<()> {
         let mut made = Vec::new();
         while let Some(number) = self.next_spare(count) {
-            if let Err(error) = self.make_spare(number, bytes) {
+            if let Err(error) = self.make_spare(number) {
                 let mut state = self.state.lock();
                 state.spares.retain(|spare| !made.contains(spare));
                 drop(state);
@@ -158,11 +184,11 @@ impl SegmentSet {
         (state.spares.len() < count).then(|| largest.copied().unwrap_or_default().next())
     }
 
-    fn make_spare(&self, number: SegmentNumber, bytes: u64) -> Result<()> {
+    fn make_spare(&self, number: SegmentNumber) -> Result<()> {
         let path = GROUP_LOG_FILES.spare_path(&self.dir, number);
         let failed = |error| Error::io("create", &path, &error);
         let mut file = self.fs.create(&path).map_err(failed)?;
-        if let Err(error) = file.allocate(bytes) {
+        if let Err(error) = file.allocate(self.segment_bytes) {
             drop(file);
             let _ = self.fs.remove_file(&path);
             return Err(failed(error));
@@ -187,10 +213,10 @@ impl SegmentSet {
     }
 
     /// Retires the oldest segment if it stands before `limit`, is not the newest, and no reader
-    /// holds it. It becomes a spare if there are fewer than `spares`. Returns whether it did. Touches the
-    /// disk. After an error the segment is kept, and the call can be repeated.
+    /// holds it. It becomes a spare if it is whole and there are fewer than `spares`. Returns whether it did.
+    /// Touches the disk. After an error the segment is kept, and the call can be repeated.
     pub(super) fn retire_before(&self, limit: SegmentNumber, spares: usize) -> Result<bool> {
-        let (oldest, fate) = {
+        let (oldest, has_place) = {
             let state = self.state.lock();
             let Some((oldest, handle)) = state.segments.first_key_value() else { return Ok(false) };
             if *oldest >= limit || state.segments.len() == 1 {
@@ -202,9 +228,10 @@ impl SegmentSet {
             }
             // A spare that was made, and not used for the segment of its number, has that name already.
             let is_named = state.spares.contains(oldest);
-            let has_place = state.spares.len() < spares.max(self.spares_max) && !is_named;
-            (*oldest, if has_place { Fate::Spare } else { Fate::Removed })
+            (*oldest, state.spares.len() < spares.max(self.spares_max) && !is_named)
         };
+        let is_spare = has_place && self.is_whole(&GROUP_LOG_FILES.path(&self.dir, oldest))?;
+        let fate = if is_spare { Fate::Spare } else { Fate::Removed };
         self.remove(oldest, fate)?;
         let mut state = self.state.lock();
         state.segments.remove(&oldest);
@@ -240,6 +267,10 @@ impl SegmentList for SegmentSet {
     fn take_spare(&self) -> Option<PathBuf> {
         let spare = self.state.lock().spares.pop()?;
         Some(GROUP_LOG_FILES.spare_path(&self.dir, spare))
+    }
+
+    fn has_spare(&self) -> bool {
+        !self.state.lock().spares.is_empty()
     }
 
     fn add(&self, segment: SegmentNumber) {

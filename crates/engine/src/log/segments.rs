@@ -435,6 +435,10 @@ impl SegmentList for LogSegments {
         self.state.lock().spares.pop().map(|spare| spare.spare_path(&self.dir))
     }
 
+    fn has_spare(&self) -> bool {
+        !self.state.lock().spares.is_empty()
+    }
+
     fn add(&self, segment: SegmentNumber) {
         let mut state = self.state.lock();
         if let Some(before) = state.contents.keys().next_back().copied() {

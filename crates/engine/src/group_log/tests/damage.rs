@@ -251,3 +251,21 @@ fn mutate(rng: &mut Rng, seed: &[u8]) -> Vec<u8> {
     }
     bytes
 }
+
+#[test]
+fn a_segment_that_ends_early_is_damage_with_a_place() {
+    let machine = SimEnv::new(1);
+    let log = open(&machine, &small(4000)).unwrap();
+    log.append(&[create(1)]).unwrap();
+    append(&log, 1, 1, &[7; 100]).unwrap();
+    append(&log, 1, 2, &[8; 100]).unwrap();
+    log.sync().unwrap();
+    let path = dir().join("0000000001.glog");
+    let bytes = machine.fs.read(&path).unwrap();
+    let end = bytes.windows(100).position(|part| part == [8; 100]).unwrap();
+    machine.fs.overwrite(&path, &bytes[..end + 50]).unwrap();
+    assert_eq!(log.entries(GroupId(1), 1..2, 1).unwrap().unwrap().len(), 1);
+    let read = log.entries(GroupId(1), 2..3, 1);
+    let Err(Error::Corruption(found)) = &read else { panic!("{read:?}") };
+    assert!(found.file == path && found.offset > 0 && found.offset < end as u64, "{found}");
+}

@@ -78,6 +78,10 @@ fn is_for_the_machine(error: &Error) -> bool {
 fn run(machine: &SimEnv, history: &mut History, rng: &mut Rng, steps: u64) -> crate::Result<()> {
     let groups = 2 + rng.below(5);
     let log = open(machine, &drawn(rng.next_u64()))?;
+    if machine.fs.is_off() {
+        // The power failed while the log took back room for which there was no space.
+        return Err(Error::Closed);
+    }
     history.reopened(&log, "at the start");
     for _ in 0..steps {
         let group = GroupId(1 + rng.below(groups));

@@ -2,8 +2,9 @@
 //! manifest share.
 //!
 //! 1. `tail` is where the next record goes; everything below `synced` is on disk.
-//! 2. After `NoSpace` from a write the file was cut back to `tail` and synced: nothing of what
-//!    was being written can ever be read, and the write can be repeated. A full disk met by the
+//! 2. After `NoSpace` from a write the file was cut back to `tail`, got back what was allocated if that
+//!    is still there, and was synced: nothing of what was being written can ever be read, and the write can
+//!    be repeated. A full disk met by the
 //!    cut or the sync itself is an ordinary `Io` error.
 //! 3. After any other error the file must not be written again.
 //! 4. Who takes over a file that an earlier process wrote writes its bytes again before it relies
@@ -130,7 +131,10 @@ impl AppendFile {
         if let Err(error) = self.file.write_all_at(bytes, self.tail) {
             let error = Error::io("write", &self.path, &error);
             if matches!(error, Error::NoSpace { .. }) {
+                let allocated = self.allocated;
                 self.cut()?;
+                // What was reserved behind the tail is reserved again, if not by somebody else meanwhile.
+                let _ = self.allocate(allocated);
                 self.sync()?;
             }
             return Err(error);

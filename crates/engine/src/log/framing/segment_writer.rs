@@ -42,11 +42,23 @@ enum State {
     Closed,
 }
 
+/// Bytes to which a segment is preallocated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Length {
+    /// The bytes of a segment, if not more are needed.
+    Whole,
+    /// The same if the disk has space for them, else what is needed.
+    Least,
+}
+
 /// The segments of a log as their owner knows them. The writer takes spares from it, and tells it
 /// of new segments. Neither call does I/O.
 pub(crate) trait SegmentList: Send + Sync {
     /// Takes a spare file, for the writer to rename.
     fn take_spare(&self) -> Option<PathBuf>;
+
+    /// Returns true if there is a spare file.
+    fn has_spare(&self) -> bool;
 
     /// Takes note of a new segment, the newest from now on.
     fn add(&self, segment: SegmentNumber);
@@ -133,19 +145,38 @@ impl SegmentWriter {
     /// else `InvalidArgument`. After `NoSpace` nothing was written and the call can be repeated;
     /// after any other failure see the file header.
     pub(crate) fn append(&mut self, records: &[LogRecord<'_>]) -> Result<Appended> {
+        self.append_with(records, Length::Whole)
+    }
+
+    fn append_with(&mut self, records: &[LogRecord<'_>], length: Length) -> Result<Appended> {
         self.check_writable()?;
         if records.iter().any(|record| record.payload.len() > PAYLOAD_BYTES_MAX) {
             let text = format!("a record of the log is over {PAYLOAD_BYTES_MAX} bytes");
             return Err(Error::InvalidArgument(text));
         }
         let len = records.iter().map(|r| MARK_LEN + r.payload.len() as u64).sum();
-        self.make_room(len)?;
+        self.make_room(len, length)?;
         let State::Active(file, _) = &mut self.state else { return Err(Error::Closed) };
         let (segment, offset) = (SegmentNumber(file.number()), file.tail());
         let written = file.append(records);
         let tail = file.tail();
         self.latch_on_failure(written)?;
         Ok(Appended { segment, offset, tail })
+    }
+
+    /// Appends as [`Self::append`] does. On a disk without space for a whole segment it begins one that takes
+    /// these records only: for records that free space.
+    pub(crate) fn append_at_need(&mut self, records: &[LogRecord<'_>]) -> Result<Appended> {
+        self.append_with(records, Length::Least)
+    }
+
+    /// Makes room for payloads of so many bytes with their headers, in a segment as short as it must be.
+    /// Does nothing on a writer that stopped.
+    pub(crate) fn reserve(&mut self, bytes: u64) -> Result<()> {
+        match self.state {
+            State::Between(_) | State::Active(..) => self.make_room(bytes, Length::Least),
+            State::Latched(_) | State::Closed => Ok(()),
+        }
     }
 
     /// Returns the version of the segments that it begins.
@@ -240,8 +271,9 @@ impl SegmentWriter {
         result
     }
 
-    /// Makes the current segment one that takes `len` bytes more, and a seal after them.
-    fn make_room(&mut self, len: u64) -> Result<()> {
+    /// Makes the current segment one that takes `len` bytes more, and a seal after them. One that finds no space
+    /// gives way to a spare.
+    fn make_room(&mut self, len: u64, length: Length) -> Result<()> {
         if let State::Active(file, origin) = &self.state {
             let full = file.tail() + len + MARK_LEN > self.sizes.segment_bytes;
             if *origin == Origin::Recovered || full && file.tail() > FILE_HEADER_LEN {
@@ -249,12 +281,31 @@ impl SegmentWriter {
                 self.seal()?;
             }
         }
+        match self.allocate(len, length) {
+            Err(Error::NoSpace { .. }) if self.has_records() && self.list.has_spare() => {
+                self.seal()?;
+            }
+            done => done?,
+        }
         if let State::Between(number) = self.state {
-            let created = self.create_segment(number);
+            let created = self.create_segment(number, len, length);
             self.state = State::Active(self.latch_on_failure(created)?, Origin::Ours);
         }
+        self.allocate(len, length)
+    }
+
+    fn has_records(&self) -> bool {
+        matches!(&self.state, State::Active(file, _) if file.tail() > FILE_HEADER_LEN)
+    }
+
+    /// Gives the current segment its length, if there is one.
+    fn allocate(&mut self, len: u64, length: Length) -> Result<()> {
         let State::Active(file, _) = &mut self.state else { return Ok(()) };
-        let allocated = file.allocate(self.sizes.segment_bytes.max(file.tail() + len + MARK_LEN));
+        let least = file.tail() + len + MARK_LEN;
+        let allocated = match file.allocate(self.sizes.segment_bytes.max(least)) {
+            Err(Error::NoSpace { .. }) if length == Length::Least => file.allocate(least),
+            done => done,
+        };
         self.latch_on_failure(allocated)
     }
 
@@ -271,8 +322,14 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Creates segment `number` from a spare or from nothing, usable when it returns (rule 1).
-    fn create_segment(&self, number: SegmentNumber) -> Result<AppendFile> {
+    /// Creates segment `number` from a spare or from nothing, usable when it returns (rule 1). Its first
+    /// records take `first` bytes.
+    fn create_segment(
+        &self,
+        number: SegmentNumber,
+        first: u64,
+        length: Length,
+    ) -> Result<AppendFile> {
         if number.0 >= SegmentNumber::END {
             return Err(Error::stopped("segment numbers are used up"));
         }
@@ -286,13 +343,13 @@ impl SegmentWriter {
             }
             None => self.fs.create(&path).map_err(failed)?,
         };
-        let file = AppendFile::start(
-            file,
-            path.clone(),
-            (self.kind.format, self.version),
-            number.0,
-            self.sizes.segment_bytes,
-        );
+        let version = (self.kind.format, self.version);
+        let start = |file, len| AppendFile::start(file, path.clone(), version, number.0, len);
+        let mut file = start(file, self.sizes.segment_bytes);
+        if length == Length::Least && matches!(file, Err(Error::NoSpace { .. })) {
+            let anew = self.fs.create(&path).map_err(failed);
+            file = anew.and_then(|file| start(file, FILE_HEADER_LEN + first + MARK_LEN));
+        }
         if let Err(Error::NoSpace { .. }) = file {
             // Without a header the file is a torn creation; it would only hold the space.
             let _ = self.fs.remove_file(&path);
