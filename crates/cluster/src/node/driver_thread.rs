@@ -3,12 +3,12 @@
 //! 1. The time of a step is read after its inputs were taken: leases rely on it.
 //! 2. Roles are told before the answers that follow from them, and replicas open and close here only.
 
+use super::fetching;
 use super::hosted::Hosted;
 use super::inbox::{Event, Opening};
 use super::log_thread::Job;
-use super::log_writes::{from_log, log_group};
 use super::open::Shared;
-use crate::group::{Driver, Entry, Fetch, Input, Output, Rejected, Time};
+use crate::group::{Driver, Input, Output, Rejected, Time};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ fn carry_out(shared: &Arc<Shared>, out: Output) {
         }
     }
     for fetch in out.fetches {
-        start_fetch(shared, fetch);
+        fetching::start(shared, fetch);
     }
     shared.requests.answer(out.answers);
     for seeding in out.seeding {
@@ -116,40 +116,4 @@ fn carry_out(shared: &Arc<Shared>, out: Output) {
             }
         }
     }
-}
-
-/// Reads entries for the driver, on a thread that may wait for the disk. Damage ends the node: what it has on
-/// disk is not what it acknowledged.
-fn start_fetch(shared: &Arc<Shared>, fetch: Fetch) {
-    let (owner, counted) = (Arc::clone(shared), shared.tasks.begin());
-    shared.runtime.spawn_blocking(move || {
-        let (group, first) = (fetch.group, fetch.first);
-        match read_entries(&owner, fetch) {
-            Ok(entries) => {
-                owner.inbox.push(Event::Input(Input::Fetched { group, first, entries }));
-            }
-            Err(why) => owner.fail(format!("entries of group {} cannot be read: {why}", group.0)),
-        }
-        drop(owner);
-        drop(counted);
-    });
-}
-
-/// Reads entries from the log; none if they are not there any more, or the disk fails. The driver asks again. An error
-/// tells of damage.
-fn read_entries(shared: &Shared, fetch: Fetch) -> Result<Vec<Entry>, String> {
-    let Fetch { group, first, end, bytes_max } = fetch;
-    let read = match shared.log.entries(log_group(group), first..end, bytes_max) {
-        Ok(read) => read.unwrap_or_default(),
-        Err(damage @ engine::Error::Corruption(_)) => return Err(damage.to_string()),
-        Err(error) => {
-            tracing::error!("entries of group {} cannot be read: {error}", group.0);
-            Vec::new()
-        }
-    };
-    let known = read.into_iter().map(|entry| {
-        let index = entry.index;
-        from_log(entry).ok_or_else(|| format!("entry {index} is of a kind that is not known"))
-    });
-    known.collect()
 }

@@ -31,6 +31,7 @@ mod changes;
 mod content;
 mod counts;
 mod driver_thread;
+mod fetching;
 mod full_disk;
 mod health;
 mod heirs;

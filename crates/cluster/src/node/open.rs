@@ -2,6 +2,7 @@
 
 use super::applying::{self, TaskCount};
 use super::counts::Counts;
+use super::fetching::FailedReads;
 use super::health::Health;
 use super::hosted::{Committed, Hosted};
 use super::inbox::{Event, Inbox};
@@ -135,6 +136,7 @@ pub(super) struct Shared {
     pub(super) damaged: Vec<(GroupId, OpenError)>,
     pub(super) health: Health,
     pub(super) counts: Counts,
+    pub(super) failed_reads: FailedReads,
     pub(super) upkeep: Pause,
     pub(super) upkeep_every: Duration,
     pub(super) kept_segments_max: usize,
@@ -307,6 +309,7 @@ pub(super) fn open(options: Options, parts: Parts) -> Result<(Arc<Shared>, Runni
         damaged,
         health: Health::new(),
         counts: Counts::default(),
+        failed_reads: FailedReads::default(),
         kept_segments_max: options.kept_segments_max,
         upkeep: Pause::default(),
         upkeep_every: options.upkeep_every,

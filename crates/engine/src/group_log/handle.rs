@@ -295,6 +295,15 @@ impl GroupLog {
         self.groups.lock().with_entries_before(limit)
     }
 
+    /// Returns the number of segments from the oldest one with an entry of `group` to the newest; 0 if the group
+    /// has no entries.
+    pub fn kept_segments(&self, group: GroupId) -> usize {
+        let Some((_, newest)) = self.segments.ends() else { return 0 };
+        let groups = self.groups.lock();
+        let oldest = groups.alive(group).and_then(|alive| alive.index.oldest_segment());
+        oldest.map_or(0, |oldest| newest.0.saturating_sub(oldest.0) as usize + 1)
+    }
+
     /// The size of the log.
     pub fn size(&self) -> GroupLogSize {
         let (groups, records) = self.groups.lock().counts();

@@ -9,7 +9,7 @@
 use super::super::data::{Entry, EntryId, GroupId, HardState, Member, ReplicaId, Time};
 use super::super::message::{Body, Message};
 use super::super::step::{Committed, LeaseChange, Seeding, Write};
-use super::{Replica, Step};
+use super::{Replica, Step, Stranded};
 use crate::marks::Mark;
 use crate::mutants::Mutant;
 use raft::eraftpb;
@@ -196,11 +196,12 @@ impl Replica {
         let seeding = self.raft.mut_store().take_seeding();
         step.out.fetches.extend(self.raft.mut_store().take_fetches(group));
         for replica in seeding.into_iter().map(ReplicaId) {
-            let again =
-                self.seeded.get(&replica).map(|told| told.after(step.limits.election_timeout));
+            let known = self.seeded.get(&replica).copied();
+            let again = known.map(|known| known.told.after(step.limits.election_timeout));
             if again.is_none_or(|again| again <= step.now) {
                 Mark::SeedingNeeded.hit();
-                self.seeded.insert(replica, step.now);
+                let since = known.map_or(step.now, |known| known.since);
+                self.seeded.insert(replica, Stranded { since, told: step.now });
                 step.out.seeding.push(Seeding { group, replica });
                 let start = self.raft.store().start().index;
                 if let Some(progress) = self.raft.raft.mut_prs().get_mut(replica.0) {

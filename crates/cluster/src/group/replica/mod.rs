@@ -56,6 +56,15 @@ pub(super) struct Limits {
     pub(super) start: u64,
 }
 
+/// A replica that the log of its leader cannot help.
+#[derive(Debug, Clone, Copy)]
+struct Stranded {
+    /// When that was found.
+    since: Time,
+    /// When it was told last.
+    told: Time,
+}
+
 /// Context of a call: the time, the limits, and a place for results.
 pub(super) struct Step<'a> {
     pub(super) now: Time,
@@ -100,8 +109,8 @@ pub(super) struct Replica {
     /// The last state that was given out to be written, and the last one that is saved.
     written: HardState,
     saved: HardState,
-    /// When a replica was last found to need seeding.
-    seeded: BTreeMap<ReplicaId, Time>,
+    /// On a leader: the replicas that were found to need seeding.
+    seeded: BTreeMap<ReplicaId, Stranded>,
     halted: bool,
 }
 

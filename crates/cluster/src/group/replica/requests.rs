@@ -4,7 +4,7 @@
 //!    inputs came, so a lease that holds then held after every read of the step had come.
 //! 2. Every refusal proves that nothing came into the log.
 
-use super::super::data::{Entry, EntryId, ReplicaId, Ticket};
+use super::super::data::{Entry, EntryId, Member, ReplicaId, Ticket};
 use super::super::message::ReadContext;
 use super::super::step::{Answer, Proof, Refusal};
 use super::{Replica, Step};
@@ -194,8 +194,14 @@ impl Replica {
         self.answer_reads(step);
     }
 
-    /// Takes entries that the disk has read.
+    /// Takes entries that the disk has read. A follower that lacks entries which cannot be read is not stuck:
+    /// it would take them.
     pub(in super::super) fn fetched(&mut self, first: u64, entries: &[Entry], step: &mut Step<'_>) {
+        if entries.is_empty() && self.leads() {
+            let next = |of: &Member| self.raft.raft.prs().get(of.replica.0).map(|at| at.next_idx);
+            let waiting: Vec<_> = self.others().filter(|of| next(of) == Some(first)).collect();
+            waiting.into_iter().for_each(|of| self.retain.excuse(of.replica, step.now));
+        }
         for context in self.raft.mut_store().serve(first, entries) {
             self.raft.on_entries_fetched(context);
         }

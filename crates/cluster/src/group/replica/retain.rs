@@ -1,7 +1,8 @@
 //! The part of the log that must stay for replicas that are behind.
 //!
-//! 1. Flushed entries that all replicas have on disk are of no use and go. A replica that is behind the
-//!    start of the log counts no more: the log cannot help it, and it must be seeded.
+//! 1. Flushed entries that all replicas have on disk are of no use and go. A replica that has been behind the
+//!    start of its leader's log for long counts no more, and must be seeded. Until then the others keep what they
+//!    have: one of them may lead, and help it.
 //! 2. Entries that a replica lacks stay, on all replicas: any of them may lead next. The leader knows
 //!    what each has, and tells the others.
 //! 3. When the log on disk is too long, entries go that only replicas lack which are away: they were not heard for
@@ -30,6 +31,8 @@ pub(super) struct Retain {
     by_all: u64,
     /// The same without replicas that are away.
     by_live: u64,
+    /// A leader has told these values, or they are known of all replicas.
+    is_known: bool,
     /// On a leader: when it heard of each replica, and when it began to listen.
     heard: BTreeMap<ReplicaId, Time>,
     since: Time,
@@ -60,6 +63,12 @@ impl Retain {
         }
     }
 
+    /// Notes that a follower would get on if its leader could read what it lacks.
+    pub(super) fn excuse(&mut self, replica: ReplicaId, now: Time) {
+        let at = self.progress.entry(replica).or_insert((0, now));
+        at.1 = now;
+    }
+
     /// Returns true if a follower was heard lately, and got on if it lacks entries.
     fn is_live(&self, replica: ReplicaId, patience: Duration, now: Time) -> bool {
         let is_late = |at: Time| at.max(self.since).after(patience) <= now;
@@ -80,6 +89,8 @@ impl Retain {
 struct Known {
     replica: ReplicaId,
     matched: u64,
+    /// It was heard in this term.
+    is_known: bool,
     is_stranded: bool,
 }
 
@@ -87,6 +98,8 @@ impl Replica {
     /// Takes what the leader tells.
     pub(super) fn take_held(&mut self, by_all: u64, by_live: u64) {
         (self.retain.by_all, self.retain.by_live) = (by_all, by_live.max(by_all));
+        // A new leader that has not heard all may know nothing.
+        self.retain.is_known |= by_all > 0;
         self.cut_needless();
     }
 
@@ -106,7 +119,8 @@ impl Replica {
             Keep::ForLive => self.retain.by_live,
             Keep::Nothing => self.flushed,
         };
-        if self.cut_log(held) && self.flushed.min(held) > self.retain.by_all {
+        let lacked = self.retain.is_known && self.flushed.min(held) > self.retain.by_all;
+        if self.cut_log(held) && lacked {
             Mark::LogCutAllTheSame.hit();
             step.out.let_go.push(self.group);
         }
@@ -141,12 +155,15 @@ impl Replica {
         let timeouts = u32::try_from(step.limits.shape.away_timeouts).unwrap_or(u32::MAX);
         let patience = step.limits.election_timeout.saturating_mul(timeouts);
         let (own, last) = (self.raft.raft.raft_log.persisted, self.raft.raft.raft_log.last_index());
-        let others = self.known();
+        let others = self.known(patience, step.now);
         for other in &others {
             self.retain.look(other.replica, other.matched, last, step.now);
         }
         let helped = || others.iter().filter(|other| !other.is_stranded);
-        let live = helped().filter(|of| self.retain.is_live(of.replica, patience, step.now));
+        let is_live = |of: &Known| self.retain.is_live(of.replica, patience, step.now);
+        // A replica that is away is taken to lack what nobody knows that it has.
+        let is_known = others.iter().all(|of| of.is_known || !is_live(of));
+        let live = helped().filter(|of| is_live(of));
         let by_live = live.map(|other| other.matched).min().unwrap_or(own);
         let by_all = helped().map(|other| other.matched).min().unwrap_or(own);
         // Others that are a majority together with this one.
@@ -154,24 +171,27 @@ impl Replica {
         all.sort_unstable_by(|one, other| other.cmp(one));
         let by_majority = all.get(..self.members.len() / 2).and_then(<[u64]>::last);
         let bound = by_majority.map_or(own, |by_majority| own.min(*by_majority));
+        self.retain.is_known |= is_known;
         self.retain.by_all = by_all.min(bound);
         self.retain.by_live = by_live.min(bound).max(self.retain.by_all);
     }
 
     /// Returns what is known of the other replicas (rule 5 of the file header).
-    fn known(&mut self) -> Vec<Known> {
+    fn known(&mut self, patience: Duration, now: Time) -> Vec<Known> {
         let start = self.raft.store().start().index;
         let (progress, by_all) = (self.raft.raft.prs(), self.retain.by_all);
         let matched = |id: ReplicaId| progress.get(id.0).map_or(0, |at| at.matched);
         self.seeded.retain(|replica, _| matched(*replica) < start);
         let of = |other: super::super::data::Member| {
             let replica = other.replica;
-            let is_stranded = self.seeded.contains_key(&replica);
+            let since = self.seeded.get(&replica).map(|stranded| stranded.since);
+            let is_stranded = since.is_some_and(|since| since.after(patience) <= now);
             if is_stranded {
                 Mark::StrandedLeftOut.hit();
             }
             let known = Some(matched(replica)).filter(|matched| *matched > 0 || is_stranded);
-            Known { replica, matched: known.unwrap_or(by_all), is_stranded }
+            let (matched, is_known) = (known.unwrap_or(by_all), known.is_some());
+            Known { replica, matched, is_known, is_stranded }
         };
         self.others().map(of).collect()
     }

@@ -232,7 +232,8 @@ fn a_replica_that_the_log_cannot_help_keeps_no_log_when_it_is_back() {
     nodes.step(leader, [Input::Shorten { group: GROUP, keep: Keep::ForLive }]);
     assert_eq!(nodes.saved[&leader].start, last);
     nodes.cut.clear();
-    nodes.ticks(50);
+    // Long enough for a replica that could help it to lead.
+    nodes.ticks(400);
     assert!(told(&nodes, leader, behind).is_behind, "it is heard, and it is behind");
     for ticket in 21..=40 {
         nodes.propose(leader, ticket, None, b"0123456789");
@@ -247,6 +248,71 @@ fn a_replica_that_the_log_cannot_help_keeps_no_log_when_it_is_back() {
     for node in [leader, other] {
         assert_eq!(nodes.saved[&node].start, last, "nobody needs the entries on node {node}");
     }
+}
+
+#[test]
+fn a_replica_that_the_log_of_its_leader_cannot_help_is_helped_by_another_one_that_leads_in_time() {
+    let mut nodes = Nodes::new(3, Shape::DEFAULT);
+    let (leader, behind) = leave_behind(&mut nodes, 20);
+    let other = (1..=3).find(|node| ![leader, behind].contains(node)).unwrap();
+    nodes.ticks(3);
+    let last = nodes.applied[&leader].last().unwrap().id;
+    nodes.step(leader, [Input::Flushed { group: GROUP, index: last.index }]);
+    nodes.step(leader, [Input::Shorten { group: GROUP, keep: Keep::Nothing }]);
+    assert_eq!((nodes.saved[&leader].start, nodes.let_go), (last, 1));
+    nodes.cut.clear();
+    nodes.ticks(20);
+    assert!(told(&nodes, leader, behind).is_behind);
+    nodes.step(other, [Input::Flushed { group: GROUP, index: last.index }]);
+    assert!(nodes.saved[&other].start.index <= last.index - 20, "the replica needs them");
+    nodes.step(leader, [Input::Transfer { group: GROUP, to: ReplicaId(other) }]);
+    nodes.settle();
+    assert_eq!(nodes.elect(), other);
+    nodes.ticks(20);
+    assert_eq!(nodes.commands(behind).len(), 20);
+    assert_eq!(nodes.saved[&other].start, last, "no replica needs them any more");
+}
+
+#[test]
+fn a_cut_is_told_of_only_if_a_replica_lacks_something() {
+    let mut nodes = Nodes::new(3, Shape::DEFAULT);
+    let leader = nodes.elect();
+    nodes.propose(leader, 1, None, b"one");
+    nodes.settle();
+    nodes.ticks(3);
+    let follower = leader % 3 + 1;
+    let last = nodes.applied[&leader].last().unwrap().id;
+    nodes.saved.get_mut(&follower).unwrap().state.commit = last.index;
+    nodes.start(follower);
+    nodes.ticks(1);
+    nodes.step(follower, [Input::Flushed { group: GROUP, index: last.index }]);
+    nodes.step(follower, [Input::Shorten { group: GROUP, keep: Keep::Nothing }]);
+    assert_eq!((nodes.saved[&follower].start, nodes.let_go), (last, 0));
+}
+
+#[test]
+fn a_follower_that_lacks_what_its_leader_cannot_read_is_not_stuck() {
+    let mut shape = Shape::DEFAULT;
+    (shape.cached_bytes_max, shape.append_bytes_max) = (0, 100);
+    let mut nodes = Nodes::new(3, shape);
+    let (leader, _) = leave_behind(&mut nodes, 20);
+    let last = nodes.applied[&leader].last().unwrap().id;
+    nodes.step(leader, [Input::Flushed { group: GROUP, index: last.index }]);
+    nodes.cut.clear();
+    let mut failed = 0;
+    for _ in 0..400 {
+        nodes.ticks(1);
+        for (node, fetch) in std::mem::take(&mut nodes.fetches) {
+            let nothing = Input::Fetched { group: GROUP, first: fetch.first, entries: Vec::new() };
+            nodes.step(node, [nothing]);
+            nodes.settle();
+            failed += 1;
+        }
+    }
+    assert!(failed > 100, "{failed} fetches");
+    nodes.step(leader, [Input::Shorten { group: GROUP, keep: Keep::ForLive }]);
+    let start = nodes.saved[&leader].start.index;
+    assert!(start <= last.index - 20, "the follower takes whatever it is sent");
 }
 
 #[test]

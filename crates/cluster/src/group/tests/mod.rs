@@ -47,6 +47,7 @@ struct Nodes {
     roles: BTreeMap<u64, RoleChange>,
     fetches: Vec<(u64, Fetch)>,
     seeding: Vec<Seeding>,
+    let_go: usize,
     rejected: Vec<Rejected>,
     delivered: usize,
     /// No message arrives that tells what all replicas have.
@@ -71,6 +72,7 @@ impl Nodes {
             roles: BTreeMap::new(),
             fetches: Vec::new(),
             seeding: Vec::new(),
+            let_go: 0,
             rejected: Vec::new(),
             delivered: 0,
             loses_held: false,
@@ -122,6 +124,7 @@ impl Nodes {
             self.roles.extend(out.roles.last().map(|role| (node, *role)));
             self.fetches.extend(out.fetches.into_iter().map(|fetch| (node, fetch)));
             self.seeding.extend(out.seeding);
+            self.let_go += out.let_go.len();
             self.rejected.extend(out.rejected.into_iter().map(|(_, why)| why));
             if inputs.is_empty() && !out.more {
                 return;

@@ -5,6 +5,7 @@
 mod failures;
 mod keeping;
 mod logs;
+mod stranding;
 mod writes;
 
 use super::*;
@@ -99,6 +100,7 @@ struct Cluster {
     nodes: BTreeMap<u64, Arc<Node>>,
     engines: BTreeMap<u64, Engine>,
     shape: crate::Shape,
+    kept_segments_max: usize,
     starts: u64,
     /// Simulated machines of nodes that have one; the others are on this machine.
     machines: BTreeMap<u64, SimEnv>,
@@ -120,6 +122,16 @@ impl Cluster {
     }
 
     fn on(machines: BTreeMap<u64, SimEnv>, options: engine::Options, shape: crate::Shape) -> Self {
+        Self::keeping(128, machines, options, shape)
+    }
+
+    /// Starts nodes that keep so many segments for others.
+    fn keeping(
+        kept_segments_max: usize,
+        machines: BTreeMap<u64, SimEnv>,
+        options: engine::Options,
+        shape: crate::Shape,
+    ) -> Self {
         let dirs = tempfile::tempdir().unwrap();
         let mut cluster = Self {
             dir: dirs.path().to_owned(),
@@ -130,6 +142,7 @@ impl Cluster {
             nodes: BTreeMap::new(),
             engines: BTreeMap::new(),
             shape,
+            kept_segments_max,
             starts: 0,
             machines,
         };
@@ -151,6 +164,7 @@ impl Cluster {
         options.driver.sleep_ticks = 20;
         options.driver.shape = self.shape;
         options.upkeep_every = Duration::from_millis(50);
+        options.kept_segments_max = self.kept_segments_max;
         let links = Arc::new(End { net: Arc::clone(&self.net), me: NodeId(id) });
         let parts = Parts { env, engine: engine.clone(), log, links, tables: self.told.clone() };
         let node = Node::open(options, parts).unwrap();
