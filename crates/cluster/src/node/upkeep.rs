@@ -75,7 +75,7 @@ impl Look {
 }
 
 /// Returns the replica that is to lead a group before its leader on `me` lets go of flushed entries which a
-/// replica lacks: one that has all of them. None if nobody lacks any, or there is no such replica.
+/// replica lacks: one that has all of them. None if no replica lacks any, or there is no such replica.
 fn offered_to(report: &GroupReport, me: NodeId, flushed: u64, offers: usize) -> Option<ReplicaId> {
     let others = || report.members.iter().filter(|of| of.member.node != me && !of.is_behind);
     if offers >= OFFERS || others().all(|of| of.matched.is_some_and(|has| has >= flushed)) {
@@ -102,7 +102,7 @@ struct Again {
 #[derive(Debug, Clone, Copy)]
 struct Stuck {
     group: GroupId,
-    /// Bytes of its entries.
+    /// Bytes that its entries take in the log.
     bytes: u64,
     /// Segments from its oldest entry on.
     kept: usize,

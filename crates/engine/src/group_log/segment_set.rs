@@ -132,7 +132,7 @@ impl SegmentSet {
         self.trim_spares(kept)
     }
 
-    /// Removes spares beyond `kept`.
+    /// Removes the spares beyond the number `kept`.
     pub(super) fn trim_spares(&self, kept: usize) -> Result<()> {
         let kept = kept.max(self.spares_max);
         let surplus = || {

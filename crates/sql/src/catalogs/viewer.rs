@@ -1,4 +1,4 @@
-//! Who looks at the views of `information_schema`: they show what the role has privileges on.
+//! The role that looks at the views of `information_schema`: they show what the role has privileges on.
 
 use relational::catalog::{BIGTABLE_SCHEMA, Grant, PUBLIC_ROLE, Privileges, Schema};
 use relational::{Catalog, Oid, Table};
@@ -14,7 +14,7 @@ pub(super) const OF_COLUMNS: Privileges = Privileges(
 pub(super) const BUT_SELECT: Privileges =
     Privileges(Privileges::ALL_OF_TABLE.0 & !Privileges::SELECT.0);
 
-/// The role that looks.
+/// The role that looks at the views.
 pub(super) struct Viewer {
     is_superuser: bool,
     /// The role, and the roles whose privileges it has.

@@ -16,7 +16,7 @@ pub struct SessionInfo {
     pub pid: i32,
     /// Name by which the client logged in.
     pub user: Arc<str>,
-    /// Who was let in by that name.
+    /// The role or the owner that was let in by that name.
     pub acting: Acting,
     /// Name that the client gave itself.
     pub application: Arc<str>,

@@ -54,7 +54,7 @@ pub(crate) struct Entered {
 pub(crate) struct Identity {
     /// Name of the role that the client gave.
     pub(crate) user: String,
-    /// Who was let in by that name.
+    /// The role or the owner that was let in by that name.
     pub(crate) acting: Acting,
     /// Settings that the client set, in order.
     pub(crate) settings: Vec<(String, String)>,

@@ -10,7 +10,7 @@ use relational::{AdvisoryHold, AdvisoryKey, CancelFlag, Catalog, Error, Oid, Res
 use crate::door::{Build, SessionInfo};
 use crate::values::Settings;
 
-/// Whose rights count. A role counts by its number: a name may be given to another role later on.
+/// The one whose rights count. A role counts by its number: a name may be given to another role later on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Acting {
     /// The owner of the database, as who a client was let in that named no role.
@@ -84,7 +84,7 @@ pub struct EvalContext {
     pub catalog: Option<Arc<Catalog>>,
     /// Name of the role that is current.
     pub user: Arc<str>,
-    /// Whose rights count.
+    /// The one whose rights count in the session.
     pub acting: Acting,
     /// The role that logged in.
     pub session_user: Arc<str>,

@@ -57,7 +57,7 @@ impl Portal {
     pub(crate) fn is_failed(&self) -> bool {
         match &self.progress {
             Progress::Failed => true,
-            // Nobody else works with the rows between two statements.
+            // No other task works with the rows between two statements.
             Progress::Running(rows) => rows.try_lock().is_ok_and(|rows| rows.is_failed()),
             Progress::Bound | Progress::Done(_) => false,
         }

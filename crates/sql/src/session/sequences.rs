@@ -39,7 +39,7 @@ pub(crate) struct SessionSequences {
     pub(crate) given: Arc<Mutex<Given>>,
     /// Sequences that the transaction restarted.
     pub(crate) restarts: Restarts,
-    /// Whose rights count.
+    /// The one whose rights count in the session.
     pub(crate) acting: Acting,
     /// The threads that sessions run on.
     pub(crate) threads: Handle,

@@ -59,7 +59,7 @@ pub(super) struct Limits {
 /// A replica that the log of its leader cannot help.
 #[derive(Debug, Clone, Copy)]
 struct Stranded {
-    /// When that was found.
+    /// The time at which that was found.
     since: Time,
     /// When it was told last.
     told: Time,

@@ -161,7 +161,7 @@ impl Replica {
         }
         let helped = || others.iter().filter(|other| !other.is_stranded);
         let is_live = |of: &Known| self.retain.is_live(of.replica, patience, step.now);
-        // A replica that is away is taken to lack what nobody knows that it has.
+        // A replica that is away is taken to lack what it is not known to have.
         let is_known = others.iter().all(|of| of.is_known || !is_live(of));
         let live = helped().filter(|of| is_live(of));
         let by_live = live.map(|other| other.matched).min().unwrap_or(own);

@@ -32,7 +32,7 @@ impl Cluster {
         members.into_iter().any(|member| member.member.node == NodeId(of) && member.is_behind)
     }
 
-    /// Returns the least bytes of a group in the logs of these nodes.
+    /// Returns the least bytes of a group in the logs of some nodes.
     fn kept_bytes(&self, nodes: &[u64], tree: TreeId) -> u64 {
         let group = log_group(tablets::group_of(tree));
         nodes.iter().map(|id| self.nodes[id].shared.log.kept_bytes(group)).min().unwrap()

@@ -133,7 +133,7 @@ impl AppendFile {
             if matches!(error, Error::NoSpace { .. }) {
                 let allocated = self.allocated;
                 self.cut()?;
-                // What was reserved behind the tail is reserved again, if not by somebody else meanwhile.
+                // Space behind the tail is reserved again, unless others took it meanwhile.
                 let _ = self.allocate(allocated);
                 self.sync()?;
             }

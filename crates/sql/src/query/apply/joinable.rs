@@ -22,7 +22,7 @@ use datafusion::logical_expr::{
 
 use super::lateral;
 
-/// What a query asks of a subquery.
+/// The question that a query has for a subquery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asked {
     /// If it has a row.
@@ -31,7 +31,7 @@ pub(super) enum Asked {
     In,
     /// The value of its only row.
     Value,
-    /// All of its rows.
+    /// All of its rows, each with its number of times.
     Rows,
 }
 
