@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
-use tonic::Status;
+use tonic::{Code, Status};
 
 const WRITERS: usize = 6;
 /// Acknowledged writes that show that the cluster works.
@@ -19,6 +19,8 @@ const MORE: u64 = 50;
 const MORE_EACH: u64 = 20;
 /// Longest wait for an answer, after which a client asks another node.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
+/// Name of a request that changes nothing.
+const READ: &str = "a read";
 
 /// Knowledge of a writer about its rows and its counter.
 #[derive(Default)]
@@ -35,8 +37,16 @@ pub(super) struct Known {
 #[derive(Debug, Clone)]
 pub(super) struct Failure {
     pub(super) address: SocketAddr,
+    pub(super) refused: Refused,
+}
+
+/// The end of a request that was not acknowledged.
+#[derive(Debug, Clone)]
+pub(super) struct Refused {
     /// The request and its outcome, for people.
     pub(super) what: String,
+    /// It was a write of which the node could not tell whether it happened.
+    pub(super) is_unknown: bool,
 }
 
 /// A node as the writers know it.
@@ -121,9 +131,9 @@ impl Load {
         while !self.stop.load(Ordering::SeqCst) {
             let place = &self.places[at % self.places.len()];
             if let Ok(client) = Client::try_connect(place.address).await
-                && let Err(what) = self.write_to(place, client, &mut known, &mut rng).await
+                && let Err(refused) = self.write_to(place, client, &mut known, &mut rng).await
             {
-                self.failures.lock().push(Failure { address: place.address, what });
+                self.failures.lock().push(Failure { address: place.address, refused });
             }
             at += 1;
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -144,7 +154,7 @@ impl Load {
         mut client: Client,
         known: &mut Known,
         rng: &mut Rng,
-    ) -> Result<(), String> {
+    ) -> Result<(), Refused> {
         for _ in 0..10 {
             let (writer, next) = (known.writer, known.rows);
             let value = set("a", "q", next.to_string().into());
@@ -161,7 +171,7 @@ impl Load {
             known.expect_count(added?, place.address);
             let read = rng.below(known.rows);
             let key = self::row(writer, read);
-            let found = answer("a read", client.try_read(&key)).await?;
+            let found = answer(READ, client.try_read(&key)).await?;
             let cells = found.get(&key);
             let cells = cells.unwrap_or_else(|| panic!("{} lacks row {key}", place.address));
             assert_eq!(cells[&("a".to_owned(), "q".to_owned())][0], read.to_string(), "{key}");
@@ -201,15 +211,21 @@ impl Known {
     }
 }
 
-/// Waits for the answer to a request; the error says what failed.
+/// Waits for the answer to a request.
 async fn answer<T>(
     what: &str,
     request: impl Future<Output = Result<T, Status>>,
-) -> Result<T, String> {
+) -> Result<T, Refused> {
     match tokio::time::timeout(ANSWER_MAX, request).await {
         Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(status)) => Err(format!("{what}: {status}")),
-        Err(_) => Err(format!("{what}: no answer in {ANSWER_MAX:?}")),
+        Ok(Err(status)) => {
+            let is_unknown = what != READ && status.code() == Code::Unavailable;
+            Err(Refused { what: format!("{what}: {status}"), is_unknown })
+        }
+        Err(_) => {
+            let what = format!("{what}: no answer in {ANSWER_MAX:?}");
+            Err(Refused { what, is_unknown: false })
+        }
     }
 }
 
