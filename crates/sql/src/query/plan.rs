@@ -7,7 +7,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::{Expr, LogicalPlan, WindowFunctionDefinition};
+use datafusion::logical_expr::{Expr, LogicalPlan, TableScanBuilder, WindowFunctionDefinition};
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream, execute_stream_partitioned};
@@ -277,6 +277,7 @@ impl Planned {
                     {
                         let bound = table.for_run(run.clone());
                         scan.source = provider_as_source(Arc::new(bound));
+                        scan = TableScanBuilder::from(scan).build()?;
                     } else if let Ok(provider) = source_as_provider(&scan.source)
                         && let Some(table) = provider.downcast_ref::<WideRelation>()
                     {
@@ -336,7 +337,8 @@ impl Planned {
                     other => Ok(Transformed::no(other)),
                 })?;
                 Ok(new.update_data(|new| name.restore(new)))
-            })
+            })?
+            .map_data(LogicalPlan::recompute_schema)
         })?;
         Ok(plan.data)
     }

@@ -119,14 +119,15 @@ impl RelationTable {
         }
     }
 
-    /// Returns the table for one execution.
+    /// Returns the table for one execution, without its key: the optimizer takes rows for unique by it, also where each
+    /// row was spread to several.
     pub(super) fn for_run(&self, run: Run) -> Self {
         Self {
             name: self.name.clone(),
             columns: self.columns.clone(),
             schema: Arc::clone(&self.schema),
             source: self.source.clone(),
-            keys: self.keys.clone(),
+            keys: Constraints::default(),
             run: Some(run),
         }
     }

@@ -7,7 +7,9 @@
 //!    an aggregate that has no groups, but for the one that DataFusion knows, at the top of a value.
 //! 2. DataFusion finds the added columns by their names alone, without their tables. So no other column of the
 //!    rows has the name of one of them.
-//! 3. A body with a subquery that must not be joined is not joined either. It chooses for itself when it runs.
+//! 3. No added column has, at any place of the body, the whole name of an outer one: DataFusion renames both.
+//! 4. A value that DataFusion could compute without its aggregate would be NULL without rows: it is the aggregate itself.
+//! 5. A body with a subquery that must not be joined is not joined either. It chooses for itself when it runs.
 //!
 //! Whatever is not known to be right is not joinable.
 
@@ -37,8 +39,10 @@ pub(super) enum Asked {
 
 /// The place of a node in a body.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct Place<'a> {
     asked: Asked,
+    /// The outer columns that the body names.
+    outer: &'a [Column],
     /// Only projections and aliases are above.
     is_top: bool,
     /// An aggregate is above, for which it matters how often a row is there.
@@ -50,7 +54,15 @@ pub(super) fn is_joinable(body: &LogicalPlan, asked: Asked) -> Result<bool> {
     if !are_all_joinable(body)? {
         return Ok(false);
     }
-    let place = Place { asked, is_top: true, is_counted: false };
+    let outer: Vec<Column> = body
+        .all_out_ref_exprs()
+        .into_iter()
+        .filter_map(|expr| match expr {
+            Expr::OuterReferenceColumn(_, column) => Some(column),
+            _ => None,
+        })
+        .collect();
+    let place = Place { asked, outer: &outer, is_top: true, is_counted: false };
     Ok(added(body, place)?.is_some())
 }
 
@@ -94,7 +106,7 @@ fn are_all_joinable(body: &LogicalPlan) -> Result<bool> {
 }
 
 /// Returns the columns that are added to the rows of a node, as the node above names them; nothing if it is not joinable.
-fn added(node: &LogicalPlan, place: Place) -> Result<Option<Vec<Column>>> {
+fn added(node: &LogicalPlan, place: Place<'_>) -> Result<Option<Vec<Column>>> {
     if node.all_out_ref_exprs().is_empty() {
         return Ok(Some(Vec::new()));
     }
@@ -112,9 +124,14 @@ fn added(node: &LogicalPlan, place: Place) -> Result<Option<Vec<Column>>> {
                 }
                 columns.extend(condition.column_refs().into_iter().cloned());
             }
-            Ok(distinct(columns))
+            Ok(distinct(columns, place.outer))
         }
         _ if node.contains_outer_reference() => Ok(None),
+        LogicalPlan::Projection(items)
+            if place.asked == Asked::Value && place.is_top && !are_plain(&items.expr) =>
+        {
+            Ok(None)
+        }
         LogicalPlan::Projection(items) => {
             let columns = added(&items.input, place)?;
             Ok(columns.filter(|columns| passes(columns, &items.expr)))
@@ -122,14 +139,17 @@ fn added(node: &LogicalPlan, place: Place) -> Result<Option<Vec<Column>>> {
         LogicalPlan::SubqueryAlias(alias) => {
             let rename = |column: Column| Column::new(Some(alias.alias.clone()), column.name);
             let columns = added(&alias.input, place)?;
-            Ok(columns.map(|columns| columns.into_iter().map(rename).collect()))
+            let columns = columns.map(|columns| columns.into_iter().map(rename).collect());
+            Ok(columns.and_then(|columns| distinct(columns, place.outer)))
         }
         LogicalPlan::Aggregate(groups) => {
             let has_sets =
                 groups.group_expr.iter().any(|group| matches!(group, Expr::GroupingSet(_)));
             let fits = match place.asked {
                 Asked::Value => place.is_top && groups.group_expr.is_empty(),
-                Asked::Exists | Asked::In | Asked::Rows => !groups.group_expr.is_empty(),
+                Asked::Exists | Asked::In => !groups.group_expr.is_empty(),
+                // Groups without a value are taken for a DISTINCT, whose rows may come several times.
+                Asked::Rows => !groups.group_expr.is_empty() && !groups.aggr_expr.is_empty(),
             };
             if has_sets || !fits || place.is_counted {
                 return Ok(None);
@@ -152,14 +172,17 @@ fn added(node: &LogicalPlan, place: Place) -> Result<Option<Vec<Column>>> {
         LogicalPlan::Join(Join { left, right, join_type: JoinType::Inner, .. }) => {
             let (left, right) = (added(left, below)?, added(right, below)?);
             let both = left.zip(right).map(|(left, right)| [left, right].concat());
-            Ok(both.and_then(distinct))
+            Ok(both.and_then(|both| distinct(both, place.outer)))
         }
         _ => Ok(None),
     }
 }
 
-/// Returns each of the columns once; nothing if two of them have one name.
-fn distinct(columns: Vec<Column>) -> Option<Vec<Column>> {
+/// Returns each of the columns once; nothing if two of them have one name, or one of them is called as an outer one.
+fn distinct(columns: Vec<Column>, outer: &[Column]) -> Option<Vec<Column>> {
+    if columns.iter().any(|column| outer.contains(column)) {
+        return None;
+    }
     let mut once: Vec<Column> = Vec::with_capacity(columns.len());
     for column in columns {
         if !once.contains(&column) {
@@ -176,6 +199,14 @@ fn passes(columns: &[Column], items: &[Expr]) -> bool {
         let (_, name) = item.qualified_name();
         let named = columns.iter().find(|column| column.name == name);
         named.is_none_or(|column| matches!(item, Expr::Column(own) if own == column))
+    })
+}
+
+/// Returns whether all items are columns, be it under other names.
+fn are_plain(items: &[Expr]) -> bool {
+    items.iter().all(|item| match item {
+        Expr::Alias(alias) => matches!(&*alias.expr, Expr::Column(_)),
+        other => matches!(other, Expr::Column(_)),
     })
 }
 
