@@ -74,16 +74,6 @@ impl Level {
 
 /// Fails with 54001 if the tree of a text would be too deep.
 pub(super) fn check_tokens(tokens: &[TokenWithSpan]) -> Result<()> {
-    check(depth_of(tokens)?)
-}
-
-/// Fails with 54001 if the tree of a text would be too deep with one part of it inside another.
-pub(super) fn check_nested(tokens: &[TokenWithSpan]) -> Result<()> {
-    check(depth_of(tokens)?.saturating_mul(2))
-}
-
-/// Returns the depth of the tree of a text. 54001 if it is too deep for any statement.
-fn depth_of(tokens: &[TokenWithSpan]) -> Result<usize> {
     let mut open = Vec::new();
     let mut level = Level::default();
     for token in tokens {
@@ -127,7 +117,7 @@ fn depth_of(tokens: &[TokenWithSpan]) -> Result<usize> {
     while !open.is_empty() {
         close(&mut open, &mut level);
     }
-    Ok(level.depth())
+    check(level.depth())
 }
 
 /// Ends a pair of parentheses, whose depth counts for what is around it.

@@ -10,7 +10,6 @@
 
 mod depth;
 mod operators;
-mod with;
 mod words;
 
 pub(crate) use words::TO_SCHEMA;
@@ -21,7 +20,7 @@ use crate::wide::{Foreign, parse_foreign};
 use datafusion::sql::sqlparser::ast::Statement;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
-use depth::{check_nested, check_tokens, check_tree, too_complex};
+use depth::{check_tokens, check_tree, too_complex};
 use relational::{Error, Result, SqlState};
 
 /// Deepest nesting of expressions and queries.
@@ -138,15 +137,7 @@ fn parse_one(text: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
         }
         Ok(Parsed::Tree(statement)) => {
             check_tree(&statement)?;
-            let statement = with_source(*statement);
-            let statement = match with::is_before_change(&statement) {
-                true => {
-                    check_nested(&tokens)?;
-                    with::into_parts(statement)?
-                }
-                false => statement,
-            };
-            Ok(Parsed::Tree(Box::new(into_table(statement))))
+            Ok(Parsed::Tree(Box::new(into_table(with_source(*statement)))))
         }
         Ok(parsed) => Ok(parsed),
         Err(ParserError::RecursionLimitExceeded) => {
