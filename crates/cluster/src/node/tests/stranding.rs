@@ -95,6 +95,7 @@ fn a_group_that_keeps_a_log_long_costs_no_other_group_a_replica() {
         });
     }
     std::thread::sleep(Duration::from_millis(500));
+    assert!(cluster.kept_bytes(&live, TREE) > 0, "the replica lacks it");
     cluster.connect();
     let rows = ["first", "lacked"].map(str::to_owned);
     wait_for("what the replica lacked", || get(&cluster.engines[&away], TREE, "lacked").is_some());
@@ -110,13 +111,14 @@ fn a_log_of_twice_its_bound_keeps_nothing_for_a_replica_that_is_away() {
     cluster.write(TREE, "first");
     let away = cluster.leader(TREE) % 3 + 1;
     cluster.cut(away);
-    let long = "x".repeat(3000);
-    let mut all = vec!["first".to_owned()];
-    for row in 0..200 {
-        all.push(format!("{row:04}{long}"));
-        cluster.write(TREE, all.last().unwrap());
+    // A node that is away would let each write wait for a leader.
+    let live: Vec<_> = cluster.nodes.iter().filter(|(id, _)| **id != away).collect();
+    let long = "x".repeat(20_000);
+    for row in 0..40 {
+        let row = format!("{row:04}{long}");
+        wait_for("a write", || live.iter().any(|(_, node)| write_to(node, TREE, &row).is_ok()));
     }
-    for (_, node) in cluster.nodes.iter().filter(|(id, _)| **id != away) {
+    for (_, node) in live {
         wait_for("a short log", || node.log_size().segments <= 4);
     }
     assert!(cluster.nodes.values().any(|node| node.forced_cuts() > 0));
