@@ -3,8 +3,8 @@
 //! 1. After every round, and after every record of a repetition, the states of all groups fit into the rest
 //!    of the current segment, or into spares. So a log that filled its disk can free all segments that it does not need.
 //! 2. A write that would leave less makes spares first. On a disk that has no space for them nothing is written.
-//! 3. A segment that was written before a restart is cut, and takes nothing more. What is left of it for states has
-//!    space for a short segment then: the log begins it when it is opened, if there is no space for a spare.
+//! 3. A segment that was written before a restart is cut, and takes nothing more. The space that it had for states
+//!    then takes a short segment: the log begins it when it is opened, if there is no space for a spare.
 //! 4. States are written in parts of at most a quarter of a segment ([`GroupLog::state_part_bytes`]): what
 //!    does not fit at the end of a segment is less than half of it.
 
