@@ -29,7 +29,7 @@ class Lab:
         self.stele = pathlib.Path(stele) if stele else build(root, "stele")
         self.fio_program = fio or shutil.which("fio")
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="stele-experiment-", dir=directory))
-        self.begin = (busy_seconds(), own_seconds(), time.monotonic())
+        self.begin = self.mark()
 
     def __enter__(self):
         return self
@@ -91,11 +91,16 @@ class Lab:
                   for name, rank in (("p50_us", "50.000000"), ("p99_us", "99.000000"))}
         return {"per_second": round(read["iops"]), **micros}
 
-    def others(self):
-        """Returns the part of the machine's processor time that other programs took since the lab began."""
-        busy, own, begin = self.begin
+    def mark(self):
+        """Returns a moment for `others`; no program of the lab may run in it, but servers."""
+        return busy_seconds(), own_seconds(), time.monotonic()
+
+    def others(self, since=None, servers=0.0):
+        """Returns the part of the machine's processor time that other programs took since a moment, or since the lab
+        began. `servers` is the processor time of servers that still run."""
+        busy, own, begin = since or self.begin
         there = (time.monotonic() - begin) * (os.cpu_count() or 1)
-        taken = (busy_seconds() - busy) - (own_seconds() - own)
+        taken = (busy_seconds() - busy) - (own_seconds() - own) - servers
         return max(0.0, min(taken / there, 1.0))
 
     def machine(self):
@@ -157,7 +162,7 @@ class Server:
         report = self.lab.directory / "report.json"
         command = [self.lab.stele, "load", *arguments, f"--endpoint={self.bigtable}", "--quiet",
                    f"--json={report}"]
-        before, cpu, disk = self.metrics(), self.cpu_seconds(), self.disk_bytes()
+        before, cpu, disk, mark = self.metrics(), self.cpu_seconds(), self.disk_bytes(), self.lab.mark()
         print("$ stele load " + " ".join(arguments), file=sys.stderr)
         ended = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         if ended.returncode != 0:
@@ -165,7 +170,9 @@ class Server:
         after = self.metrics()
         changes = {name: value - before.get(name, 0) for name, value in after.items()}
         changes["disk_bytes"] = self.disk_bytes() - disk
-        return json.loads(report.read_text(encoding="utf-8")), changes, self.cpu_seconds() - cpu
+        cpu = self.cpu_seconds() - cpu
+        changes["others"] = self.lab.others(mark, cpu)
+        return json.loads(report.read_text(encoding="utf-8")), changes, cpu
 
     def rest(self):
         """Waits until nothing is left to flush or compact."""
