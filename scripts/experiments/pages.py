@@ -59,6 +59,7 @@ class Pages:
             f"**Command.** `{results['command']}`, {results['date']}.{size(results['command'])}", "",
             f"**Machine.** {machine['processor']}, {machine['cores']} cores, {machine['memory_gib']} GiB, "
             f"{machine['system']}. {noise(machine)}", "",
+            *([f"**Remark.** {results['remark']}", ""] if "remark" in results else []),
             f"[All figures]({name}.json)", "",
         ]
         return {
