@@ -133,7 +133,7 @@ impl AppendFile {
             if matches!(error, Error::NoSpace { .. }) {
                 let allocated = self.allocated;
                 self.cut()?;
-                // The space behind the tail is reserved again, if nobody else took it meanwhile.
+                // The space behind the tail is reserved again, unless others took it meanwhile.
                 let _ = self.allocate(allocated);
                 self.sync()?;
             }
