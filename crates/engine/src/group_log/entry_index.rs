@@ -5,7 +5,7 @@
 //!    reach back to entries before.
 //! 3. Segments of extents never fall, for entries are appended at the end only.
 
-use super::entry::EntryId;
+use super::record::entry::EntryId;
 use crate::log::SegmentNumber;
 use std::collections::VecDeque;
 

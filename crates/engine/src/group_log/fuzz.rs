@@ -3,7 +3,7 @@
 //!
 //! The target is in `/fuzz`; ordinary tests call the body as well, with mutated segments.
 
-use super::codec::{Parts, encode_entries};
+use super::record::codec::{Parts, encode_entries};
 use super::segment_set::GROUP_LOG_FILES;
 use super::{EntryId, GroupId, GroupLog, GroupState, GroupWrite, HardState};
 use crate::error::{Corruption, Error};

@@ -10,9 +10,9 @@
 //! 3. A segment may go when no group needs it: [`Groups::first_with_entries`] tells the groups whose
 //!    entries are there, and [`Groups::to_carry`] the others, whose state has to be written again first.
 
-use super::codec::{Parts, Rest, Role};
-use super::entry::{EntryId, GroupId, GroupState, HardState, ReplicaState};
 use super::entry_index::{EntryIndex, Extent, NewEntries, Place};
+use super::record::codec::{Parts, Rest, Role};
+use super::record::entry::{EntryId, GroupId, GroupState, HardState, ReplicaState};
 use crate::log::SegmentNumber;
 use crate::log::framing::record::RECORD_HEADER_LEN;
 use crate::marks::GroupLogMark;

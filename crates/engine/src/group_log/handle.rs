@@ -5,10 +5,10 @@
 //! held over I/O. So reads and questions never wait for a sync. Lock order: reclaiming, writer,
 //! index, segments.
 
-use super::codec::{self, Parts};
-use super::entry::{EntryId, GroupId, GroupState, GroupWrite, OwnedGroupEntry};
 use super::entry_index::{Extent, Place};
 use super::groups::{Check, Groups};
+use super::record::codec::{self, Parts};
+use super::record::entry::{EntryId, GroupId, GroupState, GroupWrite, OwnedGroupEntry};
 use super::replay;
 use super::segment_set::{GROUP_LOG_FILES, Segment, SegmentSet};
 use crate::error::{Error, Result};

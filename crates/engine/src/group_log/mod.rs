@@ -21,21 +21,20 @@
 //!    removal allows: no record of a removed replica brings it back.
 //! 5. Memory goes by records, not by entries; payloads are read from the disk.
 
-mod codec;
-mod entry;
 mod entry_index;
 pub(crate) mod fuzz;
 mod groups;
 mod handle;
 mod reclaim;
+mod record;
 pub(crate) mod replay;
 mod room;
 mod segment_set;
 
-pub use entry::{
+pub use handle::{GroupLog, GroupLogSize};
+pub use record::entry::{
     EntryId, GroupEntry, GroupId, GroupState, GroupWrite, HardState, OwnedGroupEntry, ReplicaState,
 };
-pub use handle::{GroupLog, GroupLogSize};
 
 /// Name of the folder of the group log in a data directory.
 pub const GROUP_LOG_DIR: &str = "group-log";

@@ -9,9 +9,9 @@
 //! 4. A repetition holds the writer's lock from its first record to its last: no write of any group
 //!    comes between, and no truncation of the group ([`super::groups`]).
 
-use super::codec::{self, Parts, Role};
-use super::entry::{GroupId, OwnedGroupEntry};
 use super::handle::{Encoded, GroupLog};
+use super::record::codec::{self, Parts, Role};
+use super::record::entry::{GroupId, OwnedGroupEntry};
 use crate::error::{Error, Result};
 use crate::log::SegmentNumber;
 use crate::log::framing::segment_writer::SegmentWriter;

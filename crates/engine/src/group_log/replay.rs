@@ -1,9 +1,9 @@
 //! Reads a group log from its first record to its end: for an open, for a check, for a dump. Never
 //! writes.
 
-use super::codec::{Parts, Rest, Role};
 use super::entry_index::Place;
 use super::groups::{Check, Groups};
+use super::record::codec::{Parts, Rest, Role};
 use super::segment_set::GROUP_LOG_FILES;
 use crate::error::{Error, Result};
 use crate::log::framing::chain_reader::{ChainEnd, ChainReader};

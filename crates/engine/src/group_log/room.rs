@@ -8,8 +8,8 @@
 //! 4. States are written in parts of at most a quarter of a segment ([`GroupLog::state_part_bytes`]): what
 //!    does not fit at the end of a segment is less than half of it.
 
-use super::entry::GroupId;
 use super::handle::{Encoded, GroupLog};
+use super::record::entry::GroupId;
 use crate::error::{Error, Result};
 use crate::log::framing::record::{FILE_HEADER_LEN, RECORD_HEADER_LEN};
 use crate::log::framing::segment_writer::SegmentWriter;

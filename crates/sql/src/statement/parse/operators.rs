@@ -34,8 +34,7 @@ fn signs(token: &Token) -> usize {
     // Comments begin within such a text, and the parser has passed over that: it stays an error.
     let is_whole = text.contains("--")
         || text.contains("/*")
-        || text
-            .contains(|c| matches!(c, '~' | '!' | '@' | '#' | '%' | '^' | '&' | '|' | '`' | '?'));
+        || text.contains(['~', '!', '@', '#', '%', '^', '&', '|', '`', '?']);
     if is_whole || !text.is_ascii() {
         return 0;
     }

@@ -6,26 +6,26 @@ use base::codec::{ByteReader, DecodeError, PutBytes};
 use std::fmt;
 
 /// Terms, indexes and commits are below this, so that the next one never overflows.
-pub(super) const NUMBER_END: u64 = 1 << 62;
+pub(in crate::group_log) const NUMBER_END: u64 = 1 << 62;
 
 /// Longest descriptor of a group, in bytes.
-pub(super) const DESCRIPTOR_BYTES_MAX: usize = 1 << 20;
+pub(in crate::group_log) const DESCRIPTOR_BYTES_MAX: usize = 1 << 20;
 
 /// Tags of the parts, frozen. 0 stays invalid to catch zeroed pages.
 mod tag {
-    pub(super) const REPLICA: u8 = 1;
-    pub(super) const HARD: u8 = 2;
-    pub(super) const DESCRIPTOR: u8 = 3;
-    pub(super) const START: u8 = 4;
-    pub(super) const ENTRIES: u8 = 5;
-    pub(super) const AGAIN: u8 = 6;
-    pub(super) const AGAIN_END: u8 = 7;
-    pub(super) const REMOVED: u8 = 8;
+    pub(in crate::group_log) const REPLICA: u8 = 1;
+    pub(in crate::group_log) const HARD: u8 = 2;
+    pub(in crate::group_log) const DESCRIPTOR: u8 = 3;
+    pub(in crate::group_log) const START: u8 = 4;
+    pub(in crate::group_log) const ENTRIES: u8 = 5;
+    pub(in crate::group_log) const AGAIN: u8 = 6;
+    pub(in crate::group_log) const AGAIN_END: u8 = 7;
+    pub(in crate::group_log) const REMOVED: u8 = 8;
 }
 
 /// Role of the entries of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
+pub(in crate::group_log) enum Role {
     /// They are new, or replace others.
     New,
     /// They repeat entries of the group, and the next record goes on.
@@ -36,38 +36,38 @@ pub(super) enum Role {
 
 /// Fate of entries after a start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rest {
+pub(in crate::group_log) enum Rest {
     Stays,
     Goes,
 }
 
 /// The entries of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Entries<'a> {
-    pub(super) role: Role,
-    pub(super) first: u64,
-    pub(super) count: u64,
+pub(in crate::group_log) struct Entries<'a> {
+    pub(in crate::group_log) role: Role,
+    pub(in crate::group_log) first: u64,
+    pub(in crate::group_log) count: u64,
     /// The entries as they are encoded; checked.
     bytes: &'a [u8],
 }
 
 /// The parts of one decoded record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Parts<'a> {
-    pub(super) group: GroupId,
+pub(in crate::group_log) struct Parts<'a> {
+    pub(in crate::group_log) group: GroupId,
     /// The record is a whole state, of this replica.
-    pub(super) replica: Option<u64>,
-    pub(super) hard: Option<HardState>,
-    pub(super) descriptor: Option<&'a [u8]>,
-    pub(super) start: Option<(EntryId, Rest)>,
-    pub(super) entries: Option<Entries<'a>>,
+    pub(in crate::group_log) replica: Option<u64>,
+    pub(in crate::group_log) hard: Option<HardState>,
+    pub(in crate::group_log) descriptor: Option<&'a [u8]>,
+    pub(in crate::group_log) start: Option<(EntryId, Rest)>,
+    pub(in crate::group_log) entries: Option<Entries<'a>>,
     /// The replica was removed; a later one has at least this id.
-    pub(super) removed: Option<u64>,
+    pub(in crate::group_log) removed: Option<u64>,
 }
 
 /// Damage of a record, or a write that no record can hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CodecError {
+pub(in crate::group_log) enum CodecError {
     /// The bytes end early or are malformed.
     Decode(DecodeError),
     /// The parts cannot be; the text says why.
@@ -91,14 +91,14 @@ impl fmt::Display for CodecError {
 
 /// One entry of [`Entries`], with its index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct EntryAt<'a> {
-    pub(super) index: u64,
-    pub(super) entry: GroupEntry<'a>,
+pub(in crate::group_log) struct EntryAt<'a> {
+    pub(in crate::group_log) index: u64,
+    pub(in crate::group_log) entry: GroupEntry<'a>,
 }
 
 impl<'a> Entries<'a> {
     /// The entries in order of their indexes.
-    pub(super) fn iter(&self) -> impl Iterator<Item = EntryAt<'a>> {
+    pub(in crate::group_log) fn iter(&self) -> impl Iterator<Item = EntryAt<'a>> {
         let mut reader = ByteReader::new(self.bytes);
         let indexes = self.first..self.first + self.count;
         indexes.map_while(move |index| {
@@ -108,14 +108,14 @@ impl<'a> Entries<'a> {
     }
 
     /// Index of the last entry.
-    pub(super) fn last(&self) -> u64 {
+    pub(in crate::group_log) fn last(&self) -> u64 {
         self.first + self.count - 1
     }
 }
 
 impl<'a> Parts<'a> {
     /// Decodes the payload of a record.
-    pub(super) fn decode(payload: &'a [u8]) -> Result<Self, CodecError> {
+    pub(in crate::group_log) fn decode(payload: &'a [u8]) -> Result<Self, CodecError> {
         let mut reader = ByteReader::new(payload);
         let mut parts = Self { group: GroupId(reader.varint("group")?), ..Self::default() };
         let mut before = 0;
@@ -213,7 +213,7 @@ impl<'a> Parts<'a> {
     }
 
     /// Appends the parts but for entries, of which a whole state has none here.
-    pub(super) fn encode_state(&self, out: &mut Vec<u8>) {
+    pub(in crate::group_log) fn encode_state(&self, out: &mut Vec<u8>) {
         out.put_varint(self.group.0);
         if let Some(replica) = self.replica {
             out.push(tag::REPLICA);
@@ -245,7 +245,7 @@ fn decode_entry<'a>(reader: &mut ByteReader<'a>) -> Result<GroupEntry<'a>, Decod
 }
 
 /// Appends a part of entries.
-pub(super) fn encode_entries<'a>(
+pub(in crate::group_log) fn encode_entries<'a>(
     out: &mut Vec<u8>,
     role: Role,
     first: u64,
@@ -267,7 +267,7 @@ pub(super) fn encode_entries<'a>(
 
 /// Returns the payload of the record of `write`. That it decodes is for the caller to check: the
 /// numbers may be out of range.
-pub(super) fn encode_write(write: &GroupWrite<'_>) -> Vec<u8> {
+pub(in crate::group_log) fn encode_write(write: &GroupWrite<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     match *write {
         GroupWrite::Create { group, replica, hard, descriptor, start } => {

@@ -51,7 +51,7 @@ pub struct OwnedGroupEntry {
 
 impl OwnedGroupEntry {
     /// The entry without its index, borrowed.
-    pub(super) fn borrow(&self) -> GroupEntry<'_> {
+    pub(in crate::group_log) fn borrow(&self) -> GroupEntry<'_> {
         GroupEntry { term: self.term, kind: self.kind, payload: &self.payload }
     }
 }
