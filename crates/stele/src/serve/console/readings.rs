@@ -25,6 +25,7 @@ pub(super) enum Operation {
     Conditional,
     Queries,
     /// Statements of all PostgreSQL clients together.
+    #[cfg(feature = "sql")]
     Sql,
     Other,
 }
