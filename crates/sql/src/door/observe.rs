@@ -26,7 +26,6 @@ pub trait Observer: fmt::Debug + Send + Sync {
 }
 
 /// A statement that has ended, or a part of its rows that was fetched.
-#[derive(Debug)]
 pub struct EndedStatement<'a> {
     /// Kind of the statement, as metrics name it.
     pub kind: &'static str,
@@ -41,6 +40,16 @@ pub struct EndedStatement<'a> {
     /// The value that [`Observer::begin`] returned.
     pub kept: Option<Kept>,
     text: &'a str,
+}
+
+impl fmt::Debug for EndedStatement<'_> {
+    /// Shows no text: it has values.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, error, took, session, .. } = self;
+        let mut shown = out.debug_struct("EndedStatement");
+        shown.field("kind", kind).field("error", error).field("took", took);
+        shown.field("session", session).finish_non_exhaustive()
+    }
 }
 
 impl EndedStatement<'_> {

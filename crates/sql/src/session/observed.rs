@@ -31,9 +31,9 @@ impl Session {
         if let Some(underway) = self.underway.take() {
             let (kind, took) = underway.end(self.registered.pid, tag, error);
             self.shared.counts.took(kind.label(), error.is_some(), took);
-        }
-        if let Some(tag) = tag {
-            self.shared.counts.statement(Kind::of_tag(tag));
+            if tag.is_some() {
+                self.shared.counts.statement(kind);
+            }
         }
     }
 }

@@ -37,6 +37,7 @@ impl Observer for Listener {
     }
 
     fn ended(&self, ended: EndedStatement<'_>) {
+        assert!(!format!("{ended:?}").contains("VALUES"), "its text shows");
         let kept = ended.kept.as_ref().and_then(|kept| kept.downcast_ref::<u64>());
         self.told.lock().push(Told {
             kind: ended.kind,
