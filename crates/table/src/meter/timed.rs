@@ -15,7 +15,7 @@ use std::time::Duration;
 pub(crate) enum Within {
     /// Rows of a table whose own counters tell the same as its tablet's.
     Table,
-    /// Rows of one tablet.
+    /// Rows that are all of one tablet.
     Tablet(TreeId),
     /// Rows of several tablets, or of tablets that are not known so far.
     Tablets,

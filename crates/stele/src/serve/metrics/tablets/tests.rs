@@ -87,7 +87,7 @@ impl Scraped {
         self.store.mutate_row(&self.name, row).await.unwrap();
     }
 
-    /// Returns the number of rows that are there of those named.
+    /// Returns how many of the named rows are there.
     async fn read(&self, rows: RowSet) -> usize {
         let read = ReadRows { rows, ..ReadRows::default() };
         let rows = self.store.read_rows(&self.name, read, Pieces::default()).await.unwrap();
