@@ -90,7 +90,8 @@ impl Reading {
     }
 }
 
-/// Returns whether `labels` have all labels of `series`, which are written as `{NAME="VALUE",…}` behind its name.
+/// Returns whether `labels` have all labels of `series`, which are written as `{NAME="VALUE",…}` behind
+/// its name.
 fn have_labels_of(series: &str, labels: &[Label]) -> bool {
     let (_, written) = series.split_once('{').unwrap_or((series, ""));
     let mut each = written.trim_end_matches('}').split(',').filter(|label| !label.is_empty());

@@ -68,8 +68,8 @@ pub(crate) struct Request {
     pub(super) writer: Writer,
     /// When it was made, for the perf context of a task.
     begun: Option<Duration>,
-    /// When its batch began to wait for a group, in nanoseconds of the monotonic clock; 0 if it did not.
-    /// Relaxed: a leader that sees an old value counts a wait of nothing.
+    /// When its batch began to wait for a group: nanoseconds of the monotonic clock, and one more; 0 if it did
+    /// not. Relaxed: a leader that sees an old value counts a wait of nothing.
     wait_begun: AtomicU64,
     /// Nanoseconds of the sync that made it durable, if it waited for one. Relaxed: the outcome, which
     /// has a lock, is told later.
@@ -155,14 +155,13 @@ impl Request {
 
     /// Notes that its batch waits for a group from `now` on.
     pub(super) fn waits_from(&self, now: Duration) {
-        let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX).max(1);
-        self.wait_begun.store(nanos, Ordering::Relaxed);
+        let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        self.wait_begun.store(nanos.saturating_add(1), Ordering::Relaxed);
     }
 
     /// Returns when its batch began to wait for a group; `None` if it did not wait.
     pub(super) fn waits_since(&self) -> Option<Duration> {
-        let nanos = self.wait_begun.load(Ordering::Relaxed);
-        (nanos > 0).then(|| Duration::from_nanos(nanos))
+        self.wait_begun.load(Ordering::Relaxed).checked_sub(1).map(Duration::from_nanos)
     }
 
     /// Notes how long the sync of its group took.

@@ -1,11 +1,11 @@
 //! The tablets that have counters of their own, and the counters of all others.
 //!
 //! Invariants:
-//! 1. A scrape chooses the tablets, of which at most [`TABLETS_MAX`] have counters at a time: the number of sets
-//!    is bounded, whatever clients create. The counters of a tablet begin at 0 when it is chosen, stay while it
-//!    is chosen again, and are gone after that.
-//! 2. A request within one tablet counts there as it counts in its table. A request over several tablets has its
-//!    latency in the counters of all other tablets, and its rows and bytes in the tablets that they are of.
+//! 1. A scrape chooses the tablets, of which at most [`TABLETS_MAX`] have counters at a time: the number of
+//!    sets is bounded, whatever clients create. The counters of a tablet begin at 0 when it is chosen, stay
+//!    while it is chosen again, and are gone after that.
+//! 2. A request within one tablet counts there as it counts in its table. A request over several tablets has
+//!    its latency in the counters of all other tablets, and its rows and bytes in the tablets that they are of.
 //! 3. A request that ends finds the counters by a binary search among few numbers. It takes no lock, and writes
 //!    to no memory that is shared but the counters themselves.
 //! 4. A table with counters of its own and one tablet is left out: the counters of the table tell the same.
@@ -29,8 +29,8 @@ pub struct TabletMeter {
 }
 
 impl TabletMeter {
-    /// Lets the tablets of `trees` have counters of their own, the first [`TABLETS_MAX`] of them, and no others.
-    /// Tablets that have counters keep them. Calls must take turns.
+    /// Lets the tablets of `trees` have counters of their own, the first [`TABLETS_MAX`] of them, and no
+    /// others. Tablets that have counters keep them. Calls must take turns.
     pub fn choose(&self, trees: impl IntoIterator<Item = TreeId>) {
         let before = self.named.load();
         let mut chosen: Vec<TreeId> = trees.into_iter().take(TABLETS_MAX).collect();

@@ -64,8 +64,8 @@ impl Timed {
         }
     }
 
-    /// Takes note of the tablet of all rows of the request, or that they are of several tablets. Returns whether
-    /// tablets are to count rows and bytes one by one.
+    /// Takes note of the tablet of all rows of the request, or that they are of several tablets. Returns true
+    /// if tablets are to count rows and bytes one by one.
     pub(crate) fn find_tablet(&mut self, tree: Option<TreeId>) -> bool {
         if self.within != Within::Table {
             self.within = tree.map_or(Within::Tablets, Within::Tablet);

@@ -182,8 +182,8 @@ impl Reader {
     }
 
     /// Counts the rows that are read: named rows at once, rows of ranges as the read meets them. A read that
-    /// is part of a write is not counted, for its row counts as written. With `by_tablet`, rows and bytes are also
-    /// counted in their tablets.
+    /// is part of a write is not counted, for its row counts as written. With `by_tablet`, rows and bytes are
+    /// also counted in their tablets.
     pub(super) fn count_uses(&mut self, heat: &Arc<Heat>, by_tablet: Option<Arc<TableMeter>>) {
         self.by_tablet = by_tablet.map(ByTablet::new);
         if !self.named {
