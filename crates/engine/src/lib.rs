@@ -222,7 +222,8 @@ pub use maintenance::{check, dump, repair};
 pub use manifest::{ChangeLog, ClusterId, LogPosition, Member, NodeId, Owner, StoreId};
 pub use merge_operator::{AnyOperand, Operand, Operator, Sketch, SketchError, SketchInput};
 pub use metrics::{
-    GroupedMetrics, HistogramReading, HistogramUnit, Label, MetricKind, Metrics, Reading,
+    GroupedMetrics, HistogramReading, HistogramUnit, Label, MetricKind, Metrics, QUEUE_WAIT_HELP,
+    Reading,
 };
 pub use options::{
     BackgroundRate, Compression, Durability, FilterGranularity, Options, TreeOptions,

@@ -8,18 +8,24 @@
 //!    system's queues read; without reads there are no threads.
 //! 3. The number of reads under way is bounded by those who submit: they ask for [`room`] first,
 //!    and those who found none are all woken when there is some again.
+//! 4. The wait of each read for a thread is counted once, before its `done` is called, and so is the wait of
+//!    a caller who found no room.
 //!
-//! [`room`]: ReadThreads::poll_room
+//! [`room`]: ReadThreads::room
 
+use super::clock::Clock;
 use super::fs::{FileSystem, ReadFile};
 use super::read_queue::{Completed, QueueKind, ReadBuffer, ReadQueue};
+use crate::histogram::{Buckets, Histogram};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Reads that are queued or under way, beyond which there is no room. Far more than a disk works
 /// on: it bounds memory, not speed.
@@ -53,13 +59,23 @@ pub struct ReadThreads {
 
 struct Shared {
     fs: Arc<dyn FileSystem>,
+    clock: Arc<dyn Clock>,
     state: Mutex<State>,
     wake: Condvar,
+    /// Waits of reads for a thread, and of callers for room.
+    waits: Histogram,
+}
+
+/// A read that no thread has taken.
+struct Queued {
+    read: ThreadRead,
+    /// Time at which it came, by the monotonic clock.
+    since: Duration,
 }
 
 #[derive(Default)]
 struct State {
-    queued: VecDeque<ThreadRead>,
+    queued: VecDeque<Queued>,
     /// Submitted reads that are not done.
     under_way: usize,
     /// Callers that found no room.
@@ -74,13 +90,30 @@ struct State {
 }
 
 impl ReadThreads {
-    /// Threads that read through queues of `fs`. None is started yet.
-    pub fn new(fs: Arc<dyn FileSystem>) -> Self {
-        Self { shared: Arc::new(Shared { fs, state: Mutex::default(), wake: Condvar::new() }) }
+    /// Threads that read through queues of `fs`, and measure waits by `clock`. None is started yet.
+    pub fn new(fs: Arc<dyn FileSystem>, clock: Arc<dyn Clock>) -> Self {
+        let (state, wake, waits) = (Mutex::default(), Condvar::new(), Histogram::of_durations());
+        Self { shared: Arc::new(Shared { fs, clock, state, wake, waits }) }
+    }
+
+    /// Waits until there is room for more reads.
+    pub async fn room(&self) {
+        let mut begun = None;
+        poll_fn(|context| {
+            let room = self.poll_room(context);
+            if room.is_pending() {
+                begun.get_or_insert_with(|| self.shared.clock.monotonic());
+            }
+            room
+        })
+        .await;
+        if let Some(begun) = begun {
+            self.shared.waited(begun, self.shared.clock.monotonic());
+        }
     }
 
     /// Returns whether there is room for more reads; if not, the task is woken when there may be.
-    pub fn poll_room(&self, context: &Context<'_>) -> Poll<()> {
+    fn poll_room(&self, context: &Context<'_>) -> Poll<()> {
         let mut state = self.shared.state.lock();
         if state.under_way < READS_MAX {
             return Poll::Ready(());
@@ -91,10 +124,14 @@ impl ReadThreads {
 
     /// Lets `reads` begin. Does not wait, except for the start of a thread.
     pub fn submit(&self, reads: Vec<ThreadRead>) {
+        if reads.is_empty() {
+            return;
+        }
+        let since = self.shared.clock.monotonic();
         let refused = {
             let mut state = self.shared.state.lock();
             state.under_way += reads.len();
-            state.queued.extend(reads);
+            state.queued.extend(reads.into_iter().map(|read| Queued { read, since }));
             match state.closed || !self.shared.find_threads(&mut state) {
                 true => std::mem::take(&mut state.queued),
                 false => VecDeque::new(),
@@ -106,6 +143,11 @@ impl ReadThreads {
     /// Reads that are queued or under way.
     pub fn under_way(&self) -> usize {
         self.shared.state.lock().under_way
+    }
+
+    /// Returns the times that reads waited for a thread, and callers for room, in microseconds.
+    pub fn waits(&self) -> Buckets {
+        self.shared.waits.read()
     }
 
     /// Waits for the reads under way, ends those that were not begun, and joins the threads; later
@@ -198,16 +240,28 @@ impl Shared {
 
     /// Up to `at_most` reads; waits for one if none is `in_flight`. `None` when it is all over.
     fn take(&self, at_most: usize, in_flight: usize) -> Option<Vec<ThreadRead>> {
-        let mut state = self.state.lock();
-        while state.queued.is_empty() && in_flight == 0 {
-            if state.closed {
-                return None;
+        let taken: Vec<Queued> = {
+            let mut state = self.state.lock();
+            while state.queued.is_empty() && in_flight == 0 {
+                if state.closed {
+                    return None;
+                }
+                state.idle += 1;
+                self.wake.wait(&mut state);
             }
-            state.idle += 1;
-            self.wake.wait(&mut state);
+            let count = at_most.min(state.queued.len());
+            state.queued.drain(..count).collect()
+        };
+        if !taken.is_empty() {
+            let now = self.clock.monotonic();
+            taken.iter().for_each(|queued| self.waited(queued.since, now));
         }
-        let count = at_most.min(state.queued.len());
-        Some(state.queued.drain(..count).collect())
+        Some(taken.into_iter().map(|queued| queued.read).collect())
+    }
+
+    /// Counts a wait that ended at `now`.
+    fn waited(&self, since: Duration, now: Duration) {
+        self.waits.record_time(now.saturating_sub(since));
     }
 
     /// `count` reads are done.
@@ -222,9 +276,9 @@ impl Shared {
     }
 
     /// Ends reads that nobody will begin.
-    fn refuse(&self, reads: VecDeque<ThreadRead>) {
+    fn refuse(&self, reads: VecDeque<Queued>) {
         let count = reads.len();
-        for read in reads {
+        for Queued { read, .. } in reads {
             tell(read.done, Err(io::Error::other("reading has ended")));
         }
         self.ended(count);
@@ -240,7 +294,8 @@ fn tell(done: Done, result: io::Result<ReadBuffer>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::env::{RealFileSystem, SimEnv};
+    use crate::env::{RealFileSystem, SimEnv, SystemClock};
+    use crate::testing::block_on;
     use std::sync::mpsc;
 
     const LEN: usize = 10_000;
@@ -258,7 +313,8 @@ mod tests {
         let path = std::path::Path::new("file");
         sim.create(path).unwrap().write_all_at(&bytes(), 0).unwrap();
         let simulated = sim.open_read(path).unwrap();
-        [(ReadThreads::new(Arc::new(RealFileSystem)), real), (ReadThreads::new(sim), simulated)]
+        let threads = |fs: Arc<dyn FileSystem>| ReadThreads::new(fs, Arc::new(SystemClock));
+        [(threads(Arc::new(RealFileSystem)), real), (threads(sim), simulated)]
     }
 
     #[test]
@@ -329,6 +385,48 @@ mod tests {
             wakes.recv().unwrap();
             assert!(threads.poll_room(&Context::from_waker(&waker)).is_ready());
         }
+    }
+
+    /// The clock moves only where the test moves it, so that only waits which it makes are long.
+    #[test]
+    fn waits_for_a_thread_and_for_room_are_counted() {
+        const LONG: Duration = Duration::from_secs(2);
+        let machine = SimEnv::new(1);
+        let env = machine.env();
+        let path = std::path::Path::new("file");
+        env.fs.create(path).unwrap().write_all_at(&bytes(), 0).unwrap();
+        let file = env.fs.open_read(path).unwrap();
+        let threads = ReadThreads::new(env.fs, env.clock);
+        let (begun, has_begun) = mpsc::channel();
+        let (go, hold) = mpsc::channel::<()>();
+        let hold = Arc::new(Mutex::new(hold));
+        let read = |_| {
+            let (hold, begun) = (Arc::clone(&hold), begun.clone());
+            let done: Done = Box::new(move |_| {
+                begun.send(()).unwrap();
+                let _ = hold.lock().recv();
+            });
+            ThreadRead { file: Arc::clone(&file), offset: 0, len: 1, done }
+        };
+        // Each thread has taken one, and none takes another.
+        threads.submit((0..THREADS_PREAD).map(read).collect());
+        (0..THREADS_PREAD).for_each(|_| has_begun.recv().unwrap());
+        threads.submit((THREADS_PREAD..READS_MAX).map(read).collect());
+        let waits = || (threads.waits().count(), threads.waits().above(1_000_000));
+        assert_eq!(waits(), (THREADS_PREAD as u64, 0));
+        let mut room = std::pin::pin!(threads.room());
+        let mut task = Context::from_waker(Waker::noop());
+        assert!(room.as_mut().poll(&mut task).is_pending());
+        machine.clock.advance(LONG);
+        drop(go);
+        block_on(room);
+        (THREADS_PREAD..READS_MAX).for_each(|_| has_begun.recv().unwrap());
+        let waited = (READS_MAX - THREADS_PREAD + 1) as u64;
+        assert_eq!(waits(), (READS_MAX as u64 + 1, waited));
+        block_on(threads.room());
+        threads.submit(vec![read(0)]);
+        has_begun.recv().unwrap();
+        assert_eq!(waits(), (READS_MAX as u64 + 2, waited), "room that is there is no wait");
     }
 
     #[test]

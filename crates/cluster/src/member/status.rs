@@ -12,7 +12,7 @@ use crate::directory::{Item, Key, Mirror, NodeRecord, Placement, TableRecord};
 use crate::format::FormatError;
 use crate::group::{GroupId, GroupReport, NodeId};
 use crate::link::PeerState;
-use crate::node::Node;
+use crate::node::{LogReadings, Node};
 use base::codec::PutBytes;
 use bytes::Bytes;
 use engine::ClusterId;
@@ -140,6 +140,8 @@ pub struct NodeReadings {
     pub log_segments: u64,
     /// Syncs of the group log since the start.
     pub log_syncs: u64,
+    /// Waits and syncs of the group log since the start.
+    pub log: LogReadings,
     /// True while the group log waits for space.
     pub log_waits: bool,
     /// True while the directory answers.
@@ -183,6 +185,7 @@ impl Watcher {
             forced_cuts: self.node.forced_cuts(),
             log_segments: log.segments as u64,
             log_syncs: self.node.log_syncs(),
+            log: self.node.log_readings(),
             log_waits: self.node.waits_for_space(),
             directory_answers: answers,
             links: self.others.links(),

@@ -11,10 +11,12 @@
 //!    another one of its group.
 
 use super::inbox::Event;
+use super::log_counts::{LogCounts, LogReadings};
 use super::log_writes::{self, Prepared, log_group};
 use super::open::Shared;
 use crate::format::Descriptor;
 use crate::group::{EntryId, GroupId, Input, ReplicaId, Round, Write};
+use base::env::Clock;
 use engine::group_log::{GroupWrite, HardState};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -44,35 +46,54 @@ pub(super) enum Alone {
 }
 
 /// Writes on their way to the thread.
-#[derive(Default)]
 pub(super) struct LogJobs {
     state: Mutex<State>,
     arrived: Condvar,
+    clock: Arc<dyn Clock>,
     syncs: AtomicU64,
+    counts: LogCounts,
 }
 
 #[derive(Default)]
 struct State {
     jobs: Vec<Job>,
+    /// When each of them came, by the monotonic clock.
+    came: Vec<Duration>,
     closed: bool,
 }
 
 impl LogJobs {
+    /// No writes so far. Their waits are measured by `clock`.
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+        let (state, arrived, syncs) = (Mutex::default(), Condvar::new(), AtomicU64::new(0));
+        Self { state, arrived, clock, syncs, counts: LogCounts::new() }
+    }
+
     /// Adds a write after all others. After the end it is dropped.
     pub(super) fn push(&self, job: Job) {
+        let now = self.clock.monotonic();
         let mut state = self.state.lock();
         if !state.closed {
             state.jobs.push(job);
+            state.came.push(now);
             self.arrived.notify_one();
         }
     }
 
     fn take(&self) -> Option<Vec<Job>> {
-        let mut state = self.state.lock();
-        while state.jobs.is_empty() && !state.closed {
-            self.arrived.wait(&mut state);
-        }
-        (!state.closed).then(|| std::mem::take(&mut state.jobs))
+        let (jobs, came) = {
+            let mut state = self.state.lock();
+            while state.jobs.is_empty() && !state.closed {
+                self.arrived.wait(&mut state);
+            }
+            if state.closed {
+                return None;
+            }
+            (std::mem::take(&mut state.jobs), std::mem::take(&mut state.came))
+        };
+        let now = self.clock.monotonic();
+        came.into_iter().for_each(|came| self.counts.waited(now.saturating_sub(came)));
+        Some(jobs)
     }
 
     /// Ends the thread; writes that it has not begun are dropped.
@@ -100,6 +121,10 @@ impl LogJobs {
 
     pub(super) fn syncs(&self) -> u64 {
         self.syncs.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn readings(&self) -> LogReadings {
+        self.counts.read()
     }
 }
 
@@ -148,13 +173,14 @@ fn add_starts(jobs: &[Job], starts: &mut Vec<(GroupId, EntryId)>) -> bool {
 
 fn write(shared: &Shared, jobs: Vec<Job>) -> engine::Result<()> {
     let mut batch = Batch { jobs: jobs.into_iter(), cuts: Vec::new() };
-    let mut saved = None;
+    let (mut saved, mut entries) = (None, 0);
     let mut done = Vec::new();
     while let Some(job) = batch.jobs.next() {
         match job {
             Job::Round(round) => {
                 batch.cuts.extend(round.writes.iter().filter_map(cut_of));
                 append_round(shared, &batch, &round.writes)?;
+                entries += round.writes.iter().map(|write| write.entries.len()).sum::<usize>();
                 saved = Some(round.number);
             }
             Job::Alone(alone, sender) => {
@@ -171,7 +197,10 @@ fn write(shared: &Shared, jobs: Vec<Job>) -> engine::Result<()> {
         }
     }
     shared.log_jobs.syncs.fetch_add(1, Ordering::Relaxed);
+    let begun = shared.clock.monotonic();
     shared.log.sync()?;
+    let took = shared.clock.monotonic().saturating_sub(begun);
+    shared.log_jobs.counts.synced(took, entries);
     if let Some(round) = saved {
         shared.inbox.push(Event::Input(Input::Saved { round }));
     }
@@ -269,6 +298,7 @@ fn append(shared: &Shared, batch: &Batch, round: &[GroupWrite<'_>]) -> engine::R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::env::SimEnv;
 
     fn cut(group: u64) -> (GroupId, EntryId) {
         (GroupId(group), EntryId { index: group * 10, term: 1 })
@@ -289,9 +319,26 @@ mod tests {
     }
 
     #[test]
+    fn each_write_waits_until_the_thread_takes_it() {
+        let machine = SimEnv::new(1);
+        let jobs = LogJobs::new(machine.env().clock);
+        jobs.push(round(&[1]));
+        machine.clock.advance(Duration::from_secs(2));
+        jobs.push(removal());
+        machine.clock.advance(Duration::from_secs(1));
+        assert_eq!(jobs.take().unwrap().len(), 2);
+        let waits = jobs.readings().wait_micros;
+        assert_eq!((waits.count(), waits.sum), (2, 4_000_000));
+        jobs.push(round(&[1]));
+        assert_eq!(jobs.take().unwrap().len(), 1);
+        let waits = jobs.readings().wait_micros;
+        assert_eq!((waits.count(), waits.sum), (3, 4_000_000));
+    }
+
+    #[test]
     fn a_full_disk_lets_go_what_rounds_before_and_behind_the_write_asked_for() {
         let starts = |behind: Vec<Job>, queued: Vec<Job>| {
-            let jobs = LogJobs::default();
+            let jobs = LogJobs::new(SimEnv::new(1).env().clock);
             queued.into_iter().for_each(|job| jobs.push(job));
             let batch = Batch { jobs: behind.into_iter(), cuts: vec![cut(1), cut(2)] };
             let groups = batch.starts(&jobs).into_iter().map(|(group, _)| group.0);

@@ -37,6 +37,7 @@ mod health;
 mod heirs;
 mod hosted;
 mod inbox;
+mod log_counts;
 mod log_thread;
 mod log_writes;
 mod open;
@@ -50,6 +51,7 @@ mod upkeep;
 
 pub(crate) use heirs::heir;
 pub use hosted::{Ready, Status};
+pub use log_counts::LogReadings;
 pub use open::{NodeError, Options, Parts};
 pub use peers::{Links, Peers, Tables};
 pub use tablets::Tablets;
@@ -161,6 +163,11 @@ impl Node {
     /// Returns the number of syncs of the group log that the node has asked for.
     pub fn log_syncs(&self) -> u64 {
         self.shared.log_jobs.syncs()
+    }
+
+    /// Returns how long writes of the group log waited, how long its syncs took, and how many entries they had.
+    pub fn log_readings(&self) -> LogReadings {
+        self.shared.log_jobs.readings()
     }
 
     /// Returns how far the group log goes on disk ([`engine::group_log::GroupLog::synced_end`]).

@@ -295,6 +295,7 @@ pub(super) fn open(options: Options, parts: Parts) -> Result<(Arc<Shared>, Runni
         }
     }
     let sleep_ticks = u32::try_from(options.driver.sleep_ticks).unwrap_or(u32::MAX);
+    let log_jobs = LogJobs::new(Arc::clone(&env.clock));
     let shared = Arc::new(Shared {
         me,
         engine,
@@ -303,7 +304,7 @@ pub(super) fn open(options: Options, parts: Parts) -> Result<(Arc<Shared>, Runni
         links,
         tables,
         inbox: Inbox::default(),
-        log_jobs: LogJobs::default(),
+        log_jobs,
         requests: Requests::default(),
         replicas: Replicas::default(),
         damaged,

@@ -2,6 +2,7 @@
 
 use crate::health::failure_policy::Task;
 use crate::state::Shared;
+use base::histogram::Histogram;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,10 +19,29 @@ impl CountedJob {
     }
 }
 
+impl CountedJob {
+    /// Counts the wait of this job, which was queued at `since` and begins now.
+    fn waited(&self, task: Task, since: Duration) {
+        if let Some(waits) = waits_of(&self.shared, task) {
+            waits.record_time(self.shared.env.clock.monotonic().saturating_sub(since));
+        }
+    }
+}
+
 impl Drop for CountedJob {
     fn drop(&mut self) {
         self.shared.progress.lock().jobs -= 1;
         self.shared.progress_made();
+    }
+}
+
+/// Returns the waits of jobs that are a part of `task`, if they are counted.
+fn waits_of(shared: &Shared, task: Task) -> Option<&Histogram> {
+    let waits = &shared.counters.job_waits;
+    match task {
+        Task::Flush => Some(&waits.flushes),
+        Task::Compaction => Some(&waits.compactions),
+        Task::Log | Task::Manifest | Task::ByHand | Task::Ingest | Task::Checkpoint => None,
     }
 }
 
@@ -45,8 +65,12 @@ pub(crate) fn run_later(
         }
     };
     if delay.is_zero() {
-        let counted = CountedJob::new(shared);
-        return shared.env.tasks.submit(Box::new(move || run(counted)));
+        let (counted, since) = (CountedJob::new(shared), shared.env.clock.monotonic());
+        let begin = move || {
+            counted.waited(task, since);
+            run(counted);
+        };
+        return shared.env.tasks.submit(Box::new(begin));
     }
     let weak = Arc::downgrade(shared);
     let begin = move || {

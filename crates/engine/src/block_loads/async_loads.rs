@@ -17,9 +17,10 @@ use crate::counters::point_counters::PointCount;
 use crate::error::Result;
 use crate::locks::{self, AsyncLoadStage};
 use crate::sstable::{Block, BlockCache, BlockLoad, PinnedBlocks};
-use base::env::fs::FileSystem;
+use base::env::Env;
 use base::env::read_queue::ReadBuffer;
 use base::env::read_threads::{ReadThreads, ThreadRead};
+use base::histogram::Buckets;
 use base::sync::Mutex;
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -97,8 +98,14 @@ impl AsyncLoad {
 
 impl AsyncLoads {
     /// Nothing on its way; no thread is started before something is.
-    pub(crate) fn new(fs: Arc<dyn FileSystem>) -> Self {
-        Self { threads: ReadThreads::new(fs), flying: Arc::default() }
+    pub(crate) fn new(env: &Env) -> Self {
+        let threads = ReadThreads::new(Arc::clone(&env.fs), Arc::clone(&env.clock));
+        Self { threads, flying: Arc::default() }
+    }
+
+    /// Returns the times that reads waited for a thread or for room, in microseconds.
+    pub(crate) fn waits(&self) -> Buckets {
+        self.threads.waits()
     }
 
     /// Waits for what is on its way and joins the threads; what is asked for later fails.
@@ -121,7 +128,7 @@ impl AsyncLoads {
         let mut rest = missed.into_iter();
         while rest.len() > 0 {
             let group = if together { rest.len() } else { 1 };
-            poll_fn(|task| self.threads.poll_room(task)).await;
+            self.threads.room().await;
             let async_loads = self.begin(context, rest.by_ref().take(group), pinned_blocks)?;
             for (key, async_load) in async_loads {
                 if let Some(outcome) = poll_fn(|task| async_load.poll(task)).await {

@@ -1,5 +1,6 @@
 //! What an engine counts as it goes, and what it measures seldom.
 
+use crate::counters::job_waits::JobWaits;
 use crate::locks::HugePageCount;
 use base::sync::Mutex;
 use std::sync::atomic::AtomicU64;
@@ -20,6 +21,7 @@ pub(crate) struct Counters {
     pub(crate) ingests: AtomicU64,
     pub(crate) ingested_bytes: AtomicU64,
     pub(crate) background_failures: AtomicU64,
+    pub(crate) job_waits: JobWaits,
     pub(crate) huge_pages: HugePages,
 }
 

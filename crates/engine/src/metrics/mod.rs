@@ -86,10 +86,11 @@ fn histograms(shared: &Shared) -> Vec<HistogramReading> {
         name,
         help,
         unit,
+        labels: Vec::new(),
         buckets: histogram.read(),
     };
     let (micros, ones) = (HistogramUnit::Micros, HistogramUnit::Ones);
-    vec![
+    let mut histograms = vec![
         of(
             "write_stall_seconds",
             "Time that stalled writes waited for background work.",
@@ -108,7 +109,31 @@ fn histograms(shared: &Shared) -> Vec<HistogramReading> {
             ones,
             &commits.group_batches,
         ),
+    ];
+    histograms.extend(queue_waits(shared));
+    histograms
+}
+
+/// The meaning of `queue_wait_seconds`, to which servers add queues of theirs.
+pub const QUEUE_WAIT_HELP: &str = "Time that work waited before it began, by queue. Work that found \
+    its way free counts as a wait of 0.";
+
+/// Returns the waits of work in the queues of the engine.
+fn queue_waits(shared: &Shared) -> [HistogramReading; 4] {
+    let jobs = &shared.counters.job_waits;
+    [
+        ("commits", shared.commits.counters.queue_wait.read()),
+        ("compactions", jobs.compactions.read()),
+        ("disk_reads", shared.async_loads.waits()),
+        ("flushes", jobs.flushes.read()),
     ]
+    .map(|(queue, buckets)| HistogramReading {
+        name: "queue_wait_seconds",
+        help: QUEUE_WAIT_HELP,
+        unit: HistogramUnit::Micros,
+        labels: vec![("queue", queue)],
+        buckets,
+    })
 }
 
 /// Adds commits and the log.

@@ -48,6 +48,8 @@ pub struct HistogramReading {
     pub help: &'static str,
     /// Unit of the bounds and the sum.
     pub unit: HistogramUnit,
+    /// Labels, in the order of their names.
+    pub labels: Vec<Label>,
     /// Number of values by their size.
     pub buckets: Buckets,
 }
@@ -57,7 +59,7 @@ pub struct HistogramReading {
 pub struct Metrics {
     /// Counters and gauges. Readings of one name follow each other, and differ in the values of labels.
     pub readings: Vec<Reading>,
-    /// Distributions of durations and numbers.
+    /// Distributions of durations and numbers. Distributions of one name follow each other.
     pub histograms: Vec<HistogramReading>,
 }
 
@@ -86,29 +88,40 @@ impl Reading {
         }
         series
     }
+}
 
-    /// Returns whether it has the label that is written as `NAME="VALUE"`.
-    fn has_label(&self, written: &str) -> bool {
-        let Some((name, value)) = written.split_once('=') else { return false };
-        self.labels.contains(&(name, value.trim_matches('"')))
-    }
+/// Returns whether `labels` have all labels of `series`, which are written as `{NAME="VALUE",…}` behind
+/// its name.
+fn have_labels_of(series: &str, labels: &[Label]) -> bool {
+    let (_, written) = series.split_once('{').unwrap_or((series, ""));
+    let mut each = written.trim_end_matches('}').split(',').filter(|label| !label.is_empty());
+    each.all(|label| {
+        let Some((name, value)) = label.split_once('=') else { return false };
+        labels.contains(&(name, value.trim_matches('"')))
+    })
+}
+
+/// Returns the name of a series without its labels.
+fn name_of(series: &str) -> &str {
+    series.split('{').next().unwrap_or(series)
 }
 
 impl Metrics {
     /// Returns the sum of the readings of a name that have the labels of `series`, if it has any:
     /// `level_bytes{level="0"}`, or `level_bytes` of all levels. `None` if there is no such reading.
     pub fn get(&self, series: &str) -> Option<u64> {
-        let (name, labels) = series.split_once('{').unwrap_or((series, ""));
-        let labels = labels.trim_end_matches('}').split(',').filter(|label| !label.is_empty());
-        let has = |one: &Reading| labels.clone().all(|label| one.has_label(label));
-        let mut found = self.readings.iter().filter(|one| one.name == name && has(one)).peekable();
+        let name = name_of(series);
+        let is_asked = |one: &&Reading| one.name == name && have_labels_of(series, &one.labels);
+        let mut found = self.readings.iter().filter(is_asked).peekable();
         found.peek()?;
         Some(found.map(|one| one.value).sum())
     }
 
-    /// Returns the distribution called `name`.
-    pub fn histogram(&self, name: &str) -> Option<&HistogramReading> {
-        self.histograms.iter().find(|one| one.name == name)
+    /// Returns the first distribution of a name that has the labels of `series`, if it has any:
+    /// `queue_wait_seconds{queue="commits"}`.
+    pub fn histogram(&self, series: &str) -> Option<&HistogramReading> {
+        let name = name_of(series);
+        self.histograms.iter().find(|one| one.name == name && have_labels_of(series, &one.labels))
     }
 }
 
@@ -164,5 +177,23 @@ mod tests {
         assert_eq!(metrics.get("plain"), None);
         assert_eq!(metrics.readings[0].kind, MetricKind::Counter);
         assert_eq!(metrics.readings[1].kind, MetricKind::Gauge);
+    }
+
+    #[test]
+    fn a_distribution_is_read_by_its_labels() {
+        let of = |queue: &'static str, sum| HistogramReading {
+            name: "wait_seconds",
+            help: "Waits.",
+            unit: HistogramUnit::Micros,
+            labels: vec![("queue", queue)],
+            buckets: Buckets { sum, ..Buckets::default() },
+        };
+        let histograms = vec![of("a", 3), of("b", 5)];
+        let metrics = Metrics { readings: Vec::new(), histograms };
+        let sum = |series| metrics.histogram(series).map(|one| one.buckets.sum);
+        assert_eq!(sum("wait_seconds{queue=\"b\"}"), Some(5));
+        assert_eq!(sum("wait_seconds"), Some(3), "the first one");
+        assert_eq!(sum("wait_seconds{queue=\"c\"}"), None);
+        assert_eq!(sum("wait"), None);
     }
 }

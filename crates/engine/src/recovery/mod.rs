@@ -134,7 +134,7 @@ pub(crate) fn open(
         ReadaheadSource::new(Arc::clone(&env.fs), options.memory_bytes_max, &options.shape);
     let health = Arc::default();
     let shared = Arc::new(Shared {
-        async_loads: AsyncLoads::new(Arc::clone(&env.fs)),
+        async_loads: AsyncLoads::new(&env),
         dir: dir.to_owned(),
         commits,
         log_segments,

@@ -1,6 +1,9 @@
 //! Counters of commits.
 
+use crate::write::request::Request;
+use base::env::Clock;
 use base::histogram::{Histogram, POWERS_OF_TWO};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -15,6 +18,8 @@ pub(crate) struct CommitCounters {
     pub(crate) group_batches: Histogram,
     /// Time that each sync took.
     pub(crate) sync_time: Histogram,
+    /// Time that each batch waited for its group; 0 of a batch that went straight through.
+    pub(crate) queue_wait: Histogram,
 }
 
 impl Default for CommitCounters {
@@ -27,11 +32,24 @@ impl Default for CommitCounters {
             syncs: zero(),
             group_batches: Histogram::new(POWERS_OF_TWO),
             sync_time: Histogram::of_durations(),
+            queue_wait: Histogram::of_durations(),
         }
     }
 }
 
 impl CommitCounters {
+    /// Counts how long each request of a group waited that begins now. Looks at `clock` only if one did.
+    pub(super) fn begun(&self, group: &[Arc<Request>], clock: &dyn Clock) {
+        let mut now = None;
+        for request in group {
+            let waited = request.waits_since().map_or(Duration::ZERO, |since| {
+                let now = *now.get_or_insert_with(|| clock.monotonic());
+                now.saturating_sub(since)
+            });
+            self.queue_wait.record_time(waited);
+        }
+    }
+
     /// Counts a group that was appended.
     pub(super) fn appended(&self, batches: usize, bytes: usize) {
         self.groups.fetch_add(1, Ordering::Relaxed);

@@ -164,6 +164,9 @@ impl Commits {
     ) -> Result<SequenceNumber> {
         let request = Arc::new(request);
         let mut queue = self.enqueue(&request, held);
+        if queue.led {
+            request.waits_from(self.clock.monotonic());
+        }
         loop {
             if let Some(outcome) = request.take_outcome() {
                 return outcome;
@@ -190,16 +193,23 @@ impl Commits {
         upkeep: &dyn Upkeep,
     ) -> Commit {
         let request = Arc::new(request);
+        let for_threads = self.durability == Durability::Sync;
+        let begin_to_wait = || request.waits_from(self.clock.monotonic());
+        if for_threads {
+            begin_to_wait();
+        }
         let mut queue = self.enqueue(&request, held);
-        if !queue.waiting.is_empty() && !std::mem::replace(&mut queue.led, true) {
-            if self.durability == Durability::Sync {
-                self.offer(&mut queue);
-            } else {
-                drop(queue);
-                if !self.lead_in_task(upkeep) {
+        let leads = !queue.waiting.is_empty() && !std::mem::replace(&mut queue.led, true);
+        if !for_threads {
+            drop(queue);
+            if !leads || !self.lead_in_task(upkeep) {
+                begin_to_wait();
+                if leads {
                     self.offer(&mut self.queue.lock());
                 }
             }
+        } else if leads {
+            self.offer(&mut queue);
         }
         Commit::of(request)
     }
@@ -392,6 +402,7 @@ impl Commits {
         group: &[Arc<Request>],
         sync: bool,
     ) -> Result<SequenceNumber> {
+        self.counters.begun(group, &*self.clock);
         let (first, last) = next_numbers(log, count(group))?;
         self.append(log, group, first)?;
         if sync {

@@ -68,6 +68,9 @@ pub(crate) struct Request {
     pub(super) writer: Writer,
     /// When it was made, for the perf context of a task.
     begun: Option<Duration>,
+    /// When its batch began to wait for a group: nanoseconds of the monotonic clock, and one more; 0 if it did
+    /// not. Relaxed: a leader that sees an old value counts a wait of nothing.
+    wait_begun: AtomicU64,
     /// Nanoseconds of the sync that made it durable, if it waited for one. Relaxed: the outcome, which
     /// has a lock, is told later.
     sync_nanos: AtomicU64,
@@ -106,9 +109,9 @@ impl Request {
             Work::Several(together) => crc32c(&[&together.payload]),
         };
         let outcome = Mutex::new(Outcome { kept, ..Outcome::default() });
-        let sync_nanos = AtomicU64::new(0);
+        let (wait_begun, sync_nanos) = (AtomicU64::new(0), AtomicU64::new(0));
         let begun = perf_context::now();
-        Self { work, time, checksum, writer, begun, sync_nanos, outcome }
+        Self { work, time, checksum, writer, begun, wait_begun, sync_nanos, outcome }
     }
 
     /// Number of its mutations, which is not 0.
@@ -148,6 +151,17 @@ impl Request {
     /// The outcome, if it was told.
     pub(super) fn take_outcome(&self) -> Option<Result<SequenceNumber>> {
         self.outcome.lock().told.take()
+    }
+
+    /// Notes that its batch waits for a group from `now` on.
+    pub(super) fn waits_from(&self, now: Duration) {
+        let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        self.wait_begun.store(nanos.saturating_add(1), Ordering::Relaxed);
+    }
+
+    /// Returns when its batch began to wait for a group; `None` if it did not wait.
+    pub(super) fn waits_since(&self) -> Option<Duration> {
+        self.wait_begun.load(Ordering::Relaxed).checked_sub(1).map(Duration::from_nanos)
     }
 
     /// Notes how long the sync of its group took.

@@ -30,6 +30,7 @@ mod locks;
 mod lost_manifest;
 mod memory;
 mod prefixes;
+mod queue_waits;
 mod range_drops;
 mod readahead;
 mod row_spans;

@@ -51,7 +51,7 @@ use crate::filter::compile::{self, Plan};
 use crate::gc::TableRules;
 use crate::identity::TableIdentity;
 use crate::limits;
-use crate::meter::{Heat, Operation, StoreMeter, Timed, Use, Volume};
+use crate::meter::{Heat, Operation, Queue, StoreMeter, Timed, Volume};
 use crate::mutate::{self, CheckAndMutate, OnceRow, ReadModifyWriteRule, RowMutations};
 use crate::row::{Row, RowStream};
 use crate::row_output::RowOutput;
@@ -62,11 +62,11 @@ use crate::store::{DropRows, HasRoom, ReadRows, RowKeySample, Store};
 use async_trait::async_trait;
 use base::env::Clock;
 use bytes::Bytes;
-use engine::perf_context;
-use engine::{Durability, Engine, Owner, StoreId, TreeId};
+use engine::{Durability, Engine, Owner, RowRange, StoreId, TreeId};
 use kept::records::RecordMap;
 use locks::RowLocks;
 use meta::EngineMeta;
+use metered::tree_of_entries;
 use once::Mutated;
 use parking_lot::{Mutex, RwLock};
 use pool::Pool;
@@ -231,6 +231,11 @@ impl Local {
         let (newest, shown) = (engine.commit_micros(), engine.clock_micros());
         let times = RowTimes::after(newest, shown, Arc::clone(&clock));
         let reads = ReadPlaces::new(&shape, cores(), &meter, &clock);
+        let pool = |places, queue| Pool::new(places, queue, &meter, &clock);
+        let filters = pool(shape.filters_max, Queue::Filters);
+        let writes = pool(shape.writes_max, Queue::Writes);
+        let loads = pool(shape.loads_max, Queue::Loads);
+        let changes = pool(CHANGE_READS_MAX, Queue::ChangeReads);
         let core = Core {
             engine,
             meta,
@@ -253,11 +258,11 @@ impl Local {
         Self {
             core: Arc::new(core),
             locks: Arc::new(RowLocks::new(shape.lock_stripes)),
-            filters: Pool::new(shape.filters_max),
+            filters,
             reads,
-            writes: Pool::new(shape.writes_max),
-            loads: Pool::new(shape.loads_max),
-            changes: Pool::new(CHANGE_READS_MAX),
+            writes,
+            loads,
+            changes,
             read_idle_max: READ_IDLE_MAX,
         }
     }
@@ -306,17 +311,6 @@ impl Core {
             Tablets::Engine => Ok(self.engine.store_id()?),
             Tablets::Groups(replicated) => Ok(StoreId(replicated.cluster.0)),
         }
-    }
-
-    /// Begins to time a request about so many `keys`, of which `key` is the first.
-    fn time(&self, table: &Table, operation: Operation, key: &[u8], keys: usize) -> Timed {
-        perf_context::about(|| table.schema.name.as_str(), key, keys);
-        Timed::begin(&table.kept.meter, operation, &self.clock)
-    }
-
-    /// Counts the write of a row.
-    fn writes(&self, table: &Table, row: &[u8]) {
-        self.heat.used(&table.schema.name, table.tree_of(row), Use::Write, row);
     }
 
     fn seed(&self) -> u64 {
@@ -399,7 +393,8 @@ impl Store for Local {
 
     async fn drop_rows(&self, table: &TableName, rows: DropRows) -> Result<()> {
         let table = self.table(table).await?;
-        let timed = self.core.time(&table, Operation::DropRows, rows.prefix(), 1);
+        let tree = table.tree_of_all(&[RowRange::prefix(rows.prefix())]);
+        let timed = self.core.time(&table, Operation::DropRows, tree, (rows.prefix(), 1));
         let dropped = self.write_dropped_rows(&table, &rows, |_| true).await;
         timed.end(&dropped, |()| Volume::default());
         dropped
@@ -407,9 +402,10 @@ impl Store for Local {
 
     async fn mutate_row(&self, table: &TableName, row: RowMutations) -> Result<()> {
         let table = self.table(table).await?;
-        let timed = self.core.time(&table, Operation::MutateRow, &row.row, 1);
+        let tree = table.tree_of(&row.row);
+        let timed = self.core.time(&table, Operation::MutateRow, Some(tree), (&row.row, 1));
         let volume = Volume::written(row.batch_bytes());
-        self.core.writes(&table, &row.row);
+        self.core.writes(&table, tree, &row.row);
         let written = self.write_row(table, row).await;
         timed.end(&written, |()| volume);
         written
@@ -428,12 +424,12 @@ impl Store for Local {
         if rows.is_empty() {
             return Ok(Vec::new());
         }
-        let first = rows.first().map_or(&[][..], |row| &row.row);
-        let timed = self.core.time(&table, Operation::MutateRows, first, rows.len());
-        let bytes: Vec<_> = rows.iter().map(|row| Some(row.batch_bytes())).collect();
-        rows.iter().for_each(|row| self.core.writes(&table, &row.row));
+        let first = (rows.first().map_or(&[][..], |row| &row.row), rows.len());
+        let mut timed = self.core.time(&table, Operation::MutateRows, None, first);
+        let entries = self.core.writes_all(&table, rows.iter());
+        timed.find_tablet(tree_of_entries(&entries));
         let written = self.write_rows(table, rows).await;
-        timed.end_entries(&written, &bytes);
+        timed.end_entries(&written, &entries);
         written
     }
 
@@ -443,15 +439,15 @@ impl Store for Local {
         rows: Vec<OnceRow>,
     ) -> Result<Vec<Result<()>>> {
         let table = self.table(table).await?;
-        let first = rows.first().map_or(&[][..], |row| &row.change.row);
-        let timed = self.core.time(&table, Operation::MutateRows, first, rows.len());
-        let mut bytes: Vec<_> = rows.iter().map(|row| Some(row.change.batch_bytes())).collect();
-        rows.iter().for_each(|row| self.core.writes(&table, &row.change.row));
+        let first = (rows.first().map_or(&[][..], |row| &row.change.row), rows.len());
+        let mut timed = self.core.time(&table, Operation::MutateRows, None, first);
+        let mut entries = self.core.writes_all(&table, rows.iter().map(|row| &row.change));
+        timed.find_tablet(tree_of_entries(&entries));
         let mutated = self.mutate_once(table, rows).await.map(|Mutated { results, repeated }| {
-            repeated.into_iter().for_each(|at| bytes[at] = None);
+            repeated.into_iter().for_each(|at| entries[at].bytes = None);
             results
         });
-        timed.end_entries(&mutated, &bytes);
+        timed.end_entries(&mutated, &entries);
         mutated
     }
 
@@ -465,12 +461,14 @@ impl Store for Local {
         request: CheckAndMutate,
     ) -> Result<bool> {
         let table = self.table(table).await?;
-        let timed = self.core.time(&table, Operation::CheckAndMutateRow, &request.row, 1);
+        let tree = table.tree_of(&request.row);
+        let of = (&request.row[..], 1);
+        let timed = self.core.time(&table, Operation::CheckAndMutateRow, Some(tree), of);
         let volumes = [&request.on_false, &request.on_true].map(|mutations| {
             let bytes = mutate::batch_bytes(&request.row, mutations);
             if mutations.is_empty() { Volume::default() } else { Volume::written(bytes) }
         });
-        self.core.writes(&table, &request.row);
+        self.core.writes(&table, tree, &request.row);
         let checked = self.check_and_mutate(table, request).await;
         timed.end(&checked, |holds| volumes[usize::from(*holds)]);
         checked
@@ -484,8 +482,9 @@ impl Store for Local {
         has_room: &HasRoom<'_>,
     ) -> Result<Row> {
         let table = self.table(table).await?;
-        let timed = self.core.time(&table, Operation::ReadModifyWriteRow, &row, 1);
-        self.core.writes(&table, &row);
+        let tree = table.tree_of(&row);
+        let timed = self.core.time(&table, Operation::ReadModifyWriteRow, Some(tree), (&row, 1));
+        self.core.writes(&table, tree, &row);
         let written = self.read_modify_write(table, row, rules, has_room).await;
         timed.end(&written, |row| Volume::written(mutate::cells_bytes(&row.key, &row.cells)));
         written
@@ -500,9 +499,10 @@ impl Store for Local {
     ) -> impl Future<Output = Result<RowStream<S::Batch>>> + Send {
         async move {
             let table = self.table(table).await?;
-            let (key, keys) = request.rows.first();
-            let timed = self.core.time(&table, Operation::ReadRows, key, keys);
-            match self.begin_read(table, request, output).await {
+            let first = request.rows.first();
+            let mut timed = self.core.time(&table, Operation::ReadRows, None, first);
+            let begun = self.begin_read(table, request, output, &mut timed).await;
+            match begun {
                 Ok(stream) => Ok(stream.timed(timed)),
                 Err(error) => {
                     timed.end(&Err::<(), _>(error.clone()), |()| Volume::default());
@@ -515,7 +515,8 @@ impl Store for Local {
     async fn sample_row_keys(&self, table: &TableName) -> Result<Vec<RowKeySample>> {
         let table = self.table(table).await?;
         let core = Arc::clone(&self.core);
-        let timed = self.core.time(&table, Operation::SampleRowKeys, &[], 0);
+        let tree = table.tree_of_all(&[RowRange::ALL]);
+        let timed = self.core.time(&table, Operation::SampleRowKeys, tree, (&[], 0));
         let samples = self.reads.run(move || core.sample_row_keys(&table)).await;
         timed.end(&samples, |_| Volume::default());
         samples
@@ -523,23 +524,26 @@ impl Store for Local {
 }
 
 impl Local {
-    /// Makes the first step of a read.
+    /// Makes the first step of a read. Tells `timed` its tablet.
     async fn begin_read<S: RowOutput>(
         &self,
         table: Arc<Table>,
         request: ReadRows,
         output: S,
+        timed: &mut Timed,
     ) -> Result<RowStream<S::Batch>> {
         let (request, plan) =
             self.compile(&table, request, |request| request.filter.as_ref()).await?;
         let plan = Arc::new(plan?);
         let ranges = request.rows.normalize()?;
+        let by_tablet = timed.find_tablet(table.tree_of_all(&ranges));
+        let by_tablet = by_tablet.then(|| Arc::clone(&table.kept.meter));
         let (direction, limit) = (request.direction, request.rows_limit);
         if let Some(replicated) = self.core.replicated() {
             Box::pin(replicated.readable(&self.core, &table, &plan, &ranges)).await?;
         }
         let mut reader = Reader::new(&self.core, table, plan, &ranges, direction, limit);
-        reader.count_uses(&self.core.heat);
+        reader.count_uses(&self.core.heat, by_tablet);
         let begun = self.reads.fill(reader, output).await?;
         let (batches_ahead, idle_max) = (self.core.shape.batches_ahead, self.read_idle_max);
         Ok(task::stream(&self.reads, StreamLimits { batches_ahead, idle_max }, begun))

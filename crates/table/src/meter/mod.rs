@@ -1,4 +1,5 @@
-//! Counters of the tables of a store: latency of requests by operation and outcome, rows and bytes.
+//! Counters of the tables of a store and of their tablets: latency of requests by operation and outcome, rows
+//! and bytes.
 //!
 //! Invariants:
 //! 1. A table gets counters of its own with its first request, while fewer tables than [`NAMED_MAX`], or
@@ -8,13 +9,17 @@
 //! 3. A request is counted once: when it ends, or as cancelled when it is dropped before.
 
 mod heat;
+mod queues;
 mod tables;
+mod tablets;
 mod timed;
 
 pub use heat::{Heat, HotTablet, SLICE, SLICES_MAX, Sample, SampledKey, Slice, Slices, Use};
+pub use queues::Queue;
 pub(crate) use tables::TableMeter;
 pub use tables::{StoreMeter, TableReading};
-pub(crate) use timed::Timed;
+pub use tablets::{TABLETS_MAX, TabletMeter};
+pub(crate) use timed::{EntryBytes, Timed, Within};
 
 use crate::error::Error;
 use base::histogram::{Buckets, Histogram};
@@ -132,7 +137,7 @@ impl Volume {
     }
 }
 
-/// The counters of one table, or of all that have none of their own.
+/// The counters of one table or tablet, or of all that have none of their own.
 #[derive(Debug, Default)]
 pub struct TableCounters {
     /// Made with the first request that ends so.
@@ -145,6 +150,11 @@ impl TableCounters {
     fn count(&self, operation: Operation, outcome: Outcome, took: Duration, volume: Volume) {
         let latency = &self.latency[operation as usize][outcome as usize];
         latency.get_or_init(Histogram::of_durations).record_time(took);
+        self.add(volume);
+    }
+
+    /// Adds what a request read or wrote.
+    fn add(&self, volume: Volume) {
         if volume != Volume::default() {
             let Volume { rows_read, read_bytes, rows_written, written_bytes } = volume;
             let counts = [(0, rows_read), (1, read_bytes), (2, rows_written), (3, written_bytes)];

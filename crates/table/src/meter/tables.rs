@@ -1,8 +1,9 @@
 //! The tables that have counters of their own, and the counters of all others.
 
-use super::{NAMED_MAX, TableCounters};
+use super::queues::{Queue, QueueWaits};
+use super::{NAMED_MAX, TableCounters, TabletMeter};
 use crate::schema::TableName;
-use base::histogram::{Buckets, Histogram};
+use base::histogram::Buckets;
 use engine::TreeId;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -17,16 +18,18 @@ pub struct StoreMeter {
     named_max: AtomicUsize,
     named: Mutex<BTreeMap<TableName, Arc<TableCounters>>>,
     other: Arc<TableCounters>,
-    /// Waits for a place among short reads, and among long ones.
-    place_waits: [Histogram; 2],
+    tablets: TabletMeter,
+    queue_waits: QueueWaits,
 }
 
 /// A table with counters of its own.
 #[derive(Debug, Clone)]
 pub struct TableReading {
     pub table: TableName,
-    /// Trees of the table, one for each tablet.
+    /// Trees of the table, one for each tablet that is here.
     pub trees: Vec<TreeId>,
+    /// Number of its tablets, which other nodes of a cluster may have.
+    pub tablets: usize,
     pub counters: Arc<TableCounters>,
 }
 
@@ -36,7 +39,8 @@ impl Default for StoreMeter {
             named_max: AtomicUsize::new(NAMED_MAX),
             named: Mutex::default(),
             other: Arc::default(),
-            place_waits: std::array::from_fn(|_| Histogram::of_durations()),
+            tablets: TabletMeter::default(),
+            queue_waits: QueueWaits::default(),
         }
     }
 }
@@ -58,14 +62,19 @@ impl StoreMeter {
         named.iter().map(|(name, counters)| (name.clone(), Arc::clone(counters))).collect()
     }
 
-    /// Returns the waits for a place on a thread, of short reads and of long reads.
-    pub fn place_waits(&self) -> [Buckets; 2] {
-        [0, 1].map(|class: usize| self.place_waits[class].read())
+    /// Returns the counters of tablets.
+    pub fn tablets(&self) -> &TabletMeter {
+        &self.tablets
     }
 
-    /// Counts the wait of a short or a long read for its place.
-    pub(crate) fn waited_for_place(&self, is_long: bool, waited: Duration) {
-        self.place_waits[usize::from(is_long)].record_time(waited);
+    /// Returns the waits of calls for a place, in microseconds, by queue.
+    pub fn queue_waits(&self) -> impl Iterator<Item = (Queue, Buckets)> + '_ {
+        self.queue_waits.read()
+    }
+
+    /// Counts the wait of a call for its place.
+    pub(crate) fn waited(&self, queue: Queue, waited: Duration) {
+        self.queue_waits.record(queue, waited);
     }
 
     /// Returns counters for a table that had its first request: its own, if one more may have them.
@@ -106,6 +115,16 @@ impl TableMeter {
     /// Returns whether the table had a request, and `counters` are its own.
     pub(crate) fn has(&self, counters: &Arc<TableCounters>) -> bool {
         self.counters.get().is_some_and(|own| Arc::ptr_eq(own, counters))
+    }
+
+    /// Returns whether the table shares its counters with all that have none of their own.
+    pub(crate) fn is_other(&self) -> bool {
+        Arc::ptr_eq(self.counters(), &self.meter.other)
+    }
+
+    /// Returns the counters of the tablets of all tables.
+    pub(crate) fn tablets(&self) -> &TabletMeter {
+        &self.meter.tablets
     }
 
     /// Returns the counters of the table.

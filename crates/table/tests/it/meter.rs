@@ -1,7 +1,7 @@
 //! The counters of a table tell what requests did.
 
 use crate::harness::{Harness, set};
-use table::meter::{Operation, Outcome, TableCounters, Volume};
+use table::meter::{Operation, Outcome, Queue, TableCounters, Volume};
 use table::mutate::{Once, OnceRow, WriteTime};
 use table::*;
 
@@ -68,11 +68,89 @@ async fn a_table_keeps_its_counters_over_schema_changes() {
     assert_eq!(counted(&named[0].counters), [(Operation::MutateRow, Outcome::Ok, 2)]);
     assert_eq!(named[0].trees.len(), 2, "the trees of both tablets");
     // Reads of ranges take a place on a thread.
-    let waits = || t.local.meter().place_waits().map(|waits| waits.count());
+    let waits = || {
+        let all = t.local.meter().queue_waits();
+        all.map(|(queue, waits)| (queue, waits.count())).collect::<Vec<_>>()
+    };
     let before = waits();
     let rows = t.local.read_rows(&t.name, ReadRows::default(), Pieces::default()).await.unwrap();
     assert_eq!(rows.collect_rows().await.unwrap().len(), 2);
-    assert_eq!([waits()[0] - before[0], waits()[1] - before[1]], [1, 0]);
+    let grown = waits().into_iter().zip(before).filter(|(now, before)| now.1 > before.1);
+    assert_eq!(grown.map(|((queue, _), _)| queue).collect::<Vec<_>>(), [Queue::ShortReads]);
+}
+
+/// Returns the tree of each tablet.
+async fn trees(t: &Harness) -> Vec<engine::TreeId> {
+    let schema = t.local.get_table(&t.name).await.unwrap();
+    schema.tablets.iter().map(|tablet| tablet.tree).collect()
+}
+
+#[tokio::test]
+async fn requests_rows_and_bytes_count_in_their_tablets() {
+    let dir = tempfile::tempdir().unwrap();
+    let t = Harness::open(dir.path());
+    t.create(&["f"], &["m"]).await;
+    let tablets = t.local.meter().tablets();
+    t.mutate("a", vec![set("f", "q", 1, "before")]).await.unwrap();
+    tablets.choose(trees(&t).await);
+    for (row, value) in [("a", "low"), ("z", "the high one")] {
+        t.mutate(row, vec![set("f", "q", 1, value)]).await.unwrap();
+    }
+    let both = ["b", "y"]
+        .map(|key| RowMutations { row: key.into(), mutations: vec![set("f", "q", 1, "value")] });
+    let results = t.local.mutate_rows(&t.name, both.into()).await.unwrap();
+    assert!(results.iter().all(|result| result.is_ok()));
+    let named = ["y", "z"].map(Bytes::from).into();
+    let of_high = RowSet { keys: named, ranges: Vec::new() };
+    let across = ["b", "y"].map(Bytes::from).into();
+    let across = RowSet { keys: across, ranges: Vec::new() };
+    for (rows, count) in [(of_high, 2), (across, 2), (RowSet::all(), 4)] {
+        let read = ReadRows { rows, ..ReadRows::default() };
+        let rows = t.local.read_rows(&t.name, read, Pieces::default()).await.unwrap();
+        assert_eq!(rows.collect_rows().await.unwrap().len(), count);
+    }
+    t.local.drop_rows(&t.name, DropRows::Prefix("zz".into())).await.unwrap();
+
+    let named = tablets.named();
+    let [(_, low), (_, high)] = &named[..] else { panic!("{named:?}") };
+    let (read, write) = (Operation::ReadRows, Operation::MutateRow);
+    assert_eq!(counted(low), [(write, Outcome::Ok, 1)]);
+    let dropped = (Operation::DropRows, Outcome::Ok, 1);
+    assert_eq!(counted(high), [(read, Outcome::Ok, 1), (write, Outcome::Ok, 1), dropped]);
+    let several = (Operation::MutateRows, Outcome::Ok, 1);
+    assert_eq!(
+        counted(tablets.other()),
+        [(read, Outcome::Ok, 2), (write, Outcome::Ok, 1), several],
+        "a write before the tablet was chosen, and requests over both"
+    );
+    let volumes = [low.volume(), high.volume(), tablets.other().volume()];
+    assert_eq!(volumes.map(|volume| volume.rows_written), [2, 2, 1]);
+    assert_eq!(volumes.map(|volume| volume.rows_read), [3, 5, 0]);
+    let sum = |of: fn(&Volume) -> u64| volumes.iter().map(of).sum::<u64>();
+    let of_table = t.local.named_tables()[0].counters.volume();
+    assert_eq!(sum(|volume| volume.written_bytes), of_table.written_bytes);
+    assert_eq!(sum(|volume| volume.read_bytes), of_table.read_bytes);
+}
+
+#[tokio::test]
+async fn a_table_of_one_tablet_counts_there_only_if_it_has_no_counters_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut t = Harness::open(dir.path());
+    t.create(&["f"], &[]).await;
+    t.mutate("a", vec![set("f", "q", 1, "value")]).await.unwrap();
+    t.local.meter().tablets().choose(trees(&t).await);
+    t.mutate("a", vec![set("f", "q", 1, "value")]).await.unwrap();
+    let of_tablet = |t: &Harness| counted(&t.local.meter().tablets().named()[0].1);
+    assert_eq!(of_tablet(&t), []);
+    assert_eq!(counted(t.local.meter().tablets().other()), []);
+
+    t.local = t.local.with_named_tables_max(1);
+    t.name = TableName::new("projects/p/instances/i/tables/unnamed").unwrap();
+    t.create(&["f"], &[]).await;
+    t.local.meter().tablets().choose(trees(&t).await);
+    t.mutate("a", vec![set("f", "q", 1, "value")]).await.unwrap();
+    assert_eq!(of_tablet(&t), [(Operation::MutateRow, Outcome::Ok, 1)]);
+    assert_eq!(counted(t.local.meter().other()).len(), 1);
 }
 
 /// Returns the rows and bytes that were written to the table.

@@ -23,6 +23,24 @@ fn a_group_that_sleeps_sends_and_writes_nothing() {
 }
 
 #[test]
+fn each_sync_of_the_log_is_counted_with_its_entries() {
+    let cluster = Cluster::new();
+    cluster.create(TREE);
+    for row in 0..10 {
+        cluster.write(TREE, &row.to_string());
+    }
+    // A write is acknowledged when two of the three have it.
+    for node in cluster.nodes.values() {
+        wait_for("the rows in the log of each node", || {
+            let LogReadings { wait_micros, sync_micros, sync_entries } = node.log_readings();
+            let syncs = sync_entries.count();
+            sync_entries.sum >= 10 && sync_micros.count() >= syncs && wait_micros.count() >= syncs
+        });
+        assert!(node.log_readings().sync_entries.count() <= node.log_syncs());
+    }
+}
+
+#[test]
 fn a_log_stays_short_while_groups_write_and_others_sleep() {
     let options = engine::Options {
         shape: engine::internals::Shape {

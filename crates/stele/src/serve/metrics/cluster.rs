@@ -1,7 +1,10 @@
 //! The server as a node of a cluster.
 
 use super::Families;
+use super::families::MICROS_PER_SECOND;
 use cluster::member::NodeReadings;
+use cluster::node::LogReadings;
+use engine::QUEUE_WAIT_HELP;
 
 /// Adds the families of a node.
 pub(super) fn add(readings: &NodeReadings, families: &mut Families) {
@@ -64,6 +67,7 @@ pub(super) fn add(readings: &NodeReadings, families: &mut Families) {
     ] {
         families.counter(name, help, &[], value as f64);
     }
+    add_log(&readings.log, families);
     for (node, is_open, dropped) in &readings.links {
         let node = node.0.to_string();
         let labels = [("node", &*node)];
@@ -72,4 +76,15 @@ pub(super) fn add(readings: &NodeReadings, families: &mut Families) {
         let help = "Frames of messages to another node that were dropped, as it was slow or away.";
         families.counter("stele_cluster_link_dropped_total", help, &labels, *dropped as f64);
     }
+}
+
+/// Adds the waits and the syncs of the group log.
+fn add_log(log: &LogReadings, families: &mut Families) {
+    let help = "Entries of the logs of tablets that one sync of the group log made durable.";
+    families.histogram("stele_cluster_log_sync_entries", help, &[], &log.sync_entries, 1.0);
+    let (sync, wait) = (&log.sync_micros, &log.wait_micros);
+    let help = "Time of syncs of the group log to disk.";
+    families.histogram("stele_cluster_log_sync_seconds", help, &[], sync, MICROS_PER_SECOND);
+    let (name, labels) = ("stele_queue_wait_seconds", [("queue", "group_log")]);
+    families.histogram(name, QUEUE_WAIT_HELP, &labels, wait, MICROS_PER_SECOND);
 }

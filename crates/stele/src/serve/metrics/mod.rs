@@ -10,6 +10,7 @@
 
 mod cluster;
 mod families;
+mod of_requests;
 mod process;
 pub(crate) mod requests;
 pub(crate) mod scrape;
@@ -93,6 +94,7 @@ fn add_engine(all: &Metrics, families: &mut Families) {
             HistogramUnit::Micros => families::MICROS_PER_SECOND,
             HistogramUnit::Ones => 1.0,
         };
-        families.histogram(&name, histogram.help, &[], &histogram.buckets, per_unit);
+        let (help, labels) = (histogram.help, &histogram.labels);
+        families.histogram(&name, help, labels, &histogram.buckets, per_unit);
     }
 }

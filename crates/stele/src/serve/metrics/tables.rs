@@ -9,15 +9,16 @@
 
 use super::Families;
 use super::families::MICROS_PER_SECOND;
-use engine::{Engine, GroupedMetrics, Label, MetricKind, Metrics, Reading};
+use super::of_requests::{self, Scope};
+use engine::{Engine, GroupedMetrics, Label, MetricKind, Metrics, QUEUE_WAIT_HELP, Reading};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use table::meter::{StoreMeter, TableCounters, TableReading, Volume};
+use table::meter::{StoreMeter, TableCounters, TableReading};
 use table::{Local, TableName};
 use tokio::sync::Mutex;
 
 /// Label of all tables without one of their own.
-const OTHER: &str = "other";
+pub(super) const OTHER: &str = "other";
 /// Readings of trees that are told of the whole store only.
 const NOT_OF_TABLES: [&str; 5] = [
     "deferred_sst_bytes",
@@ -62,9 +63,9 @@ pub(super) fn add(
     families: &mut Families,
 ) -> Metrics {
     for TableReading { table, counters, .. } in named {
-        add_requests(table.as_str(), counters, families);
+        of_requests::add(Scope::Table(table.as_str()), counters, families);
     }
-    add_requests(OTHER, store.meter().other(), families);
+    of_requests::add(Scope::Table(OTHER), store.meter().other(), families);
     add_waits(store.meter(), families);
     // Scrapes take turns, so the lock is free.
     let mut told = shares.0.blocking_lock();
@@ -74,38 +75,16 @@ pub(super) fn add(
     all
 }
 
-/// Adds the requests of a table.
-fn add_requests(table: &str, counters: &TableCounters, families: &mut Families) {
-    for (operation, outcome, buckets) in counters.latency() {
+/// Adds the waits of calls for a place among the blocking ones.
+fn add_waits(meter: &StoreMeter, families: &mut Families) {
+    for (queue, waits) in meter.queue_waits() {
         families.histogram(
-            "stele_table_request_seconds",
-            "Latency of requests to a table until the last row was taken, by operation and result: ok, \
-             refused (the request breaks a rule), busy (no room; it may be tried again), failed, or \
-             cancelled by the client.",
-            &[("operation", operation.label()), ("result", outcome.label()), ("table", table)],
-            &buckets,
+            "stele_queue_wait_seconds",
+            QUEUE_WAIT_HELP,
+            &[("queue", queue.label())],
+            &waits,
             MICROS_PER_SECOND,
         );
-    }
-    let Volume { rows_read, read_bytes, rows_written, written_bytes } = counters.volume();
-    for (direction, rows, bytes) in
-        [("read", rows_read, read_bytes), ("written", rows_written, written_bytes)]
-    {
-        let labels = [("direction", direction), ("table", table)];
-        let help = "Rows that requests read from a table, or wrote to it.";
-        families.counter("stele_table_rows_total", help, &labels, rows as f64);
-        let help = "Bytes of keys and values that requests read from a table, or wrote to it.";
-        families.counter("stele_table_bytes_total", help, &labels, bytes as f64);
-    }
-}
-
-/// Adds the waits of reads for a place on a thread.
-fn add_waits(meter: &StoreMeter, families: &mut Families) {
-    for (class, waits) in ["short", "long"].into_iter().zip(meter.place_waits()) {
-        let help = "Time that reads of ranges, or of rows that are not in memory, waited for a thread, by \
-                    class: short for the first step of a read, long for later ones.";
-        let labels = [("class", class)];
-        families.histogram("stele_read_wait_seconds", help, &labels, &waits, MICROS_PER_SECOND);
     }
 }
 

@@ -1,33 +1,37 @@
-//! Families of tablets: the trees of the tablets whose rows are used most.
+//! Families of tablets: requests and trees of the tablets whose rows are used most.
 //!
 //! Invariants:
-//! 1. At most [`LABELLED_MAX`] tablets have series, whatever clients create. A tablet keeps its place while it
+//! 1. At most [`TABLETS_MAX`] tablets have series, whatever clients create. A tablet keeps its place while it
 //!    is among the [`CANDIDATES`] hottest, or while no hotter one needs the place.
-//! 2. No counter falls: a series has the count of the tablet's tree since the server opened it, also when the
-//!    tablet had no series for a while.
+//! 2. No counter of a tree falls: its series has the count since the server opened the tree, also when the
+//!    tablet had no series for a while. The series of requests begin at 0 whenever the tablet gets a place
+//!    (`table::meter`); until then its requests are told under `other`, where they stay.
 //! 3. A table with a label and one tablet has no series by tablet: the series of the table tell the same.
 
 use super::Families;
+use super::of_requests::{self, Scope};
+use super::tables::OTHER;
 use engine::{Engine, Label, MetricKind, Reading, TreeId};
 use std::collections::BTreeSet;
-use table::meter::{HotTablet, TableReading};
+use table::meter::{HotTablet, TABLETS_MAX, TableReading};
 use table::{Local, TableName};
 use tokio::sync::Mutex;
 
-/// Greatest number of tablets with series.
-const LABELLED_MAX: usize = 20;
 /// Hottest tablets that are looked at.
-const CANDIDATES: usize = 3 * LABELLED_MAX;
+const CANDIDATES: usize = 3 * TABLETS_MAX;
 /// Readings of trees that are told by tablet.
-const OF_TABLETS: [&str; 13] = [
+const OF_TABLETS: [&str; 16] = [
     "compacted_bytes_total",
     "compaction_debt_bytes",
+    "filter_checks_total",
+    "filter_false_positives_total",
     "flushed_bytes_total",
     "level_bytes",
     "level_runs",
     "memtable_bytes",
     "point_disk_bytes_total",
     "point_disk_reads_total",
+    "point_reads_merged_total",
     "point_reads_total",
     "scans_total",
     "write_slowdowns_total",
@@ -54,14 +58,15 @@ pub(super) fn add(
     hot: &HotTablets,
     families: &mut Families,
 ) {
-    let told: BTreeSet<TreeId> =
-        named.iter().filter(|one| one.trees.len() == 1).map(|one| one.trees[0]).collect();
+    let of_one_tablet = named.iter().filter(|one| one.tablets == 1);
+    let told: BTreeSet<TreeId> = of_one_tablet.flat_map(|one| one.trees.iter().copied()).collect();
     let mut candidates = store.heat().hottest_tablets(CANDIDATES);
     candidates.retain(|one| !told.contains(&one.tree));
     // Scrapes take turns, so the lock is free.
     let mut labelled = hot.0.blocking_lock();
     labelled.retain(|one| !told.contains(&one.tree) && engine.tree(one.tree).is_ok());
     choose(&mut labelled, &candidates);
+    add_requests(store, &labelled, families);
     for Labelled { tree, table } in labelled.iter() {
         // A tablet that was dropped a moment ago has no readings.
         let Ok(metrics) = engine.tree(*tree).and_then(|tree| tree.metrics()) else { continue };
@@ -71,13 +76,25 @@ pub(super) fn add(
     }
 }
 
+/// Adds the requests of the tablets that have places, which are counted apart from now on, and of all others.
+fn add_requests(store: &Local, labelled: &[Labelled], families: &mut Families) {
+    let meter = store.meter().tablets();
+    meter.choose(labelled.iter().map(|one| one.tree));
+    for (tree, counters) in meter.named() {
+        let Some(one) = labelled.iter().find(|one| one.tree == tree) else { continue };
+        let tablet = tree.0.to_string();
+        of_requests::add(Scope::Tablet(one.table.as_str(), &tablet), &counters, families);
+    }
+    of_requests::add(Scope::Tablet(OTHER, OTHER), meter.other(), families);
+}
+
 /// Gives places to the candidates, which come with the hottest first.
 fn choose(labelled: &mut Vec<Labelled>, candidates: &[HotTablet]) {
-    for hot in candidates.iter().take(LABELLED_MAX) {
+    for hot in candidates.iter().take(TABLETS_MAX) {
         if labelled.iter().any(|one| one.tree == hot.tree) {
             continue;
         }
-        if labelled.len() >= LABELLED_MAX {
+        if labelled.len() >= TABLETS_MAX {
             let is_cold =
                 |one: &Labelled| candidates.iter().all(|candidate| candidate.tree != one.tree);
             let Some(cold) = labelled.iter().position(is_cold) else { return };
@@ -101,35 +118,4 @@ fn tell(table: &str, tree: TreeId, reading: &Reading, families: &mut Families) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn hot(trees: impl IntoIterator<Item = u32>) -> Vec<HotTablet> {
-        let table = TableName::new("projects/p/instances/i/tables/t").unwrap();
-        let hot =
-            |tree| HotTablet { table: table.clone(), tree: TreeId(tree), reads: 1.0, writes: 0.0 };
-        trees.into_iter().map(hot).collect()
-    }
-
-    fn trees(labelled: &[Labelled]) -> Vec<u32> {
-        labelled.iter().map(|one| one.tree.0).collect()
-    }
-
-    #[test]
-    fn tablets_keep_their_places_until_hotter_ones_need_them() {
-        let (most, mut labelled) = (LABELLED_MAX as u32, Vec::new());
-        choose(&mut labelled, &hot(0..2));
-        choose(&mut labelled, &hot(5..6));
-        assert_eq!(trees(&labelled), [0, 1, 5], "cold ones stay while there is room");
-        choose(&mut labelled, &hot(10..10 + most - 2));
-        assert_eq!(labelled.len(), LABELLED_MAX);
-        assert!(!trees(&labelled).contains(&0) && trees(&labelled).contains(&1));
-        // Ranks change among hot tablets, and series do not.
-        let before = trees(&labelled);
-        choose(&mut labelled, &hot(before.iter().rev().copied()));
-        assert_eq!(trees(&labelled), before);
-        choose(&mut labelled, &hot(100..100 + 3 * most));
-        assert_eq!(labelled.len(), LABELLED_MAX);
-        assert!(trees(&labelled).iter().all(|tree| (100..100 + most).contains(tree)));
-    }
-}
+mod tests;

@@ -43,6 +43,17 @@ fn a_scrape_keeps_to_the_rules_and_is_documented() {
     check_by_promtool(&text);
 }
 
+#[test]
+fn a_scrape_tells_of_the_queues_that_writes_and_reads_went_through() {
+    let text = busy_scrape();
+    for queue in ["commits", "short_reads"] {
+        let series = format!("stele_queue_wait_seconds_count{{queue=\"{queue}\"}} ");
+        let count = text.lines().find_map(|line| line.strip_prefix(series.as_str()));
+        let count: f64 = count.unwrap_or_else(|| panic!("no {series}")).parse().unwrap();
+        assert!(count > 0.0, "{series}{count}");
+    }
+}
+
 /// Hands the scrape to Prometheus's own tool, if it is there.
 fn check_by_promtool(text: &str) {
     let mut command = promtool();

@@ -20,6 +20,7 @@
 //! 5. A task has no more than `Shape::task_steps` cells and `Shape::task_bytes` bytes to look at
 //!    before it lets others run.
 
+mod by_tablet;
 mod pass;
 pub(super) mod places;
 pub(super) mod task;
@@ -30,12 +31,13 @@ use crate::error::{Error, Result};
 use crate::filter::compile::Plan;
 use crate::filter::reach::Reach;
 use crate::marks::Mark;
-use crate::meter::{Heat, Use};
+use crate::meter::{Heat, TableMeter, Use};
 use crate::row::RowBatch;
 use crate::row_output::{Nothing, RowOutput};
 use crate::row_set;
 use crate::shape::Shape;
 use base::env::Clock;
+use by_tablet::ByTablet;
 use engine::{
     Direction, Engine, RowEnd, RowRange, RowReads, RowSelection, Scan, ScanRequest, Snapshot,
     StepBudget, Stepped, TreeId,
@@ -127,6 +129,8 @@ pub(super) struct Reader {
     pass: RowPass,
     /// Counts the rows that a read of ranges meets.
     heat: Option<Arc<Heat>>,
+    /// Counts rows and bytes of a read over several tablets.
+    by_tablet: Option<ByTablet>,
     shape: Shape,
 }
 
@@ -172,13 +176,16 @@ impl Reader {
             rows_left: if rows_limit == 0 { u64::MAX } else { rows_limit },
             pass: RowPass::new(table, plan, core.seed(), core.clock.now_micros(), &core.shape),
             heat: None,
+            by_tablet: None,
             shape: core.shape,
         }
     }
 
     /// Counts the rows that are read: named rows at once, rows of ranges as the read meets them. A read that
-    /// is part of a write is not counted, for its row counts as written.
-    pub(super) fn count_uses(&mut self, heat: &Arc<Heat>) {
+    /// is part of a write is not counted, for its row counts as written. With `by_tablet`, rows and bytes are
+    /// also counted in their tablets.
+    pub(super) fn count_uses(&mut self, heat: &Arc<Heat>, by_tablet: Option<Arc<TableMeter>>) {
+        self.by_tablet = by_tablet.map(ByTablet::new);
         if !self.named {
             self.heat = Some(Arc::clone(heat));
             return;
@@ -302,6 +309,7 @@ impl Reader {
                 Mark::TaskBatchFull.hit();
                 break false;
             }
+            self.turn_to(self.parts.front().map(|(tree, _)| *tree));
             let before = self.pass.before_row();
             let first = steps == 0;
             steps += 1;
@@ -364,10 +372,20 @@ impl Reader {
         Ok(end != RowEnd::Waits && !too_much)
     }
 
+    /// Counts by tablet go on with the tablet of `tree`.
+    fn turn_to(&mut self, tree: Option<TreeId>) {
+        if let (Some(by_tablet), Some(tree)) = (&mut self.by_tablet, tree) {
+            by_tablet.turn_to(tree, self.pass.stats());
+        }
+    }
+
     /// Ends a step. A read without results says where it is, but not with each step.
     fn batch<S: RowOutput>(&mut self, done: bool, output: &mut S) -> Filled<S::Batch> {
         if !done && self.pass.is_open() {
             Mark::BatchEndsInRow.hit();
+        }
+        if let Some(by_tablet) = &mut self.by_tablet {
+            by_tablet.count(self.pass.stats());
         }
         let now = self.clock.monotonic();
         let is_due = done || now.saturating_sub(self.told) >= REPORT_AFTER;
@@ -413,6 +431,7 @@ impl Reader {
                 continue;
             }
             let Some((tree, rows)) = self.parts.pop_front() else { return Ok(Stepped::End) };
+            self.turn_to(Some(tree));
             self.scan = Some(self.start_scan(tree, rows)?);
             self.tree = Some(tree);
             self.searches = true;

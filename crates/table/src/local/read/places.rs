@@ -19,7 +19,7 @@
 use super::{Filled, Reader};
 use crate::error::Result;
 use crate::local::Pool;
-use crate::meter::StoreMeter;
+use crate::meter::{Queue, StoreMeter};
 use crate::row_output::RowOutput;
 use crate::shape::Shape;
 use base::env::Clock;
@@ -37,9 +37,6 @@ pub(in crate::local) struct ReadPlaces {
     /// Time on a core of the first step of a read, and of the second. Later ones have only their end in
     /// time.
     cpu_of_steps: [Duration; 2],
-    /// Counts how long reads wait for their places.
-    meter: Arc<StoreMeter>,
-    clock: Arc<dyn Clock>,
 }
 
 impl ReadPlaces {
@@ -51,14 +48,13 @@ impl ReadPlaces {
         clock: &Arc<dyn Clock>,
     ) -> Self {
         let long = cores.max(shape.long_reads_min).min(shape.reads_max);
+        let pool = |places, queue| Pool::new(places, queue, meter, clock);
         Self {
-            short: Pool::new(shape.reads_max),
-            middling: Pool::new(long),
-            long: Pool::new(long),
+            short: pool(shape.reads_max, Queue::ShortReads),
+            middling: pool(long, Queue::MiddlingReads),
+            long: pool(long, Queue::LongReads),
             cpu_of_steps: [shape.first_step_micros, shape.second_step_micros]
                 .map(|micros| Duration::from_micros(micros as u64)),
-            meter: Arc::clone(meter),
-            clock: Arc::clone(clock),
         }
     }
 
@@ -92,11 +88,7 @@ impl ReadPlaces {
         steps: usize,
         call: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let came = self.clock.monotonic();
-        let pool = self.of(steps);
-        let place = pool.place().await?;
-        self.meter.waited_for_place(steps > 0, self.clock.monotonic().saturating_sub(came));
-        pool.run_in(place, call).await
+        self.of(steps).run(call).await
     }
 
     /// Returns the next batch of a read: in this task if it can be, else on a blocking thread.
