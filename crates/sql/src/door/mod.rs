@@ -133,7 +133,8 @@ impl Parts {
         };
         let engine = query::Engine::new(engine)?;
         let threads = Arc::new(SessionThreads::start(options.connections_max)?);
-        Ok(Arc::new(Self { engine, threads, options, counts: Arc::default() }))
+        let counts = Arc::new(Counts::of(options.connections_max));
+        Ok(Arc::new(Self { engine, threads, options, counts }))
     }
 
     /// Returns a door to `database`.
