@@ -194,6 +194,11 @@ impl Door {
         Ok(Parts::new(bigtable, memory, options)?.door(database))
     }
 
+    /// Returns the database behind the door.
+    pub fn database(&self) -> &Arc<Database> {
+        &self.0.database
+    }
+
     /// Returns the counts of the door.
     pub fn counts(&self) -> Arc<Counts> {
         Arc::clone(&self.0.counts)
