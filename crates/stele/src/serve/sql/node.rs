@@ -21,7 +21,11 @@ const GRACE: Duration = Duration::from_secs(3);
 
 /// Makes the group of the database if it is missing, and tells `seat` where the database is. Ends only after an
 /// error that no other attempt mends.
-pub(super) async fn keep_seat(group: &DatabaseGroup, parts: &DoorParts, seat: &watch::Sender<Seat>) {
+pub(super) async fn keep_seat(
+    group: &DatabaseGroup,
+    parts: &DoorParts,
+    seat: &watch::Sender<Seat>,
+) {
     let tree = match group.made().await {
         Ok(tree) => tree,
         Err(error) => {
