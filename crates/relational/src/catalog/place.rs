@@ -1,4 +1,4 @@
-//! Where the keys of a table are: the tree of the engine that has them, and a range of its rows. For those who look at
+//! The places of the keys of a table: the tree of the engine that has them, and a range of its rows. For readers of
 //! files and sizes; rows are read by views.
 
 use super::Table;
@@ -11,7 +11,7 @@ use engine::{RowRange, TreeId};
 /// A part of the keys of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TablePart {
-    /// Rows and indexes together.
+    /// Its rows and all its indexes.
     All,
     /// The rows, which are the primary key too.
     Rows,

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use table::Local;
 use table::meter::HotTablet;
 
-/// Codes of errors of statements of PostgreSQL clients: those of their clients, and the server's own.
+/// Codes of errors of statements of PostgreSQL clients: the client's, and the server's own.
 pub(super) const SQL_CLIENT_ERROR: &str = "SQL error";
 pub(super) const SQL_SERVER_ERROR: &str = "SQL server error";
 /// Owners of memory that advice speaks of.

@@ -36,7 +36,7 @@ pub(super) fn add(state: &State, families: &mut Families) {
 /// The space of the file system that has the data directory, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Disk {
-    /// What is left to the server.
+    /// Bytes that are left to the server.
     pub(crate) free: u64,
     pub(crate) size: u64,
 }

@@ -159,7 +159,7 @@ impl Page {
         if self.rows.len() >= self.limit || self.left.is_spent() {
             return false;
         }
-        // Behind the columns there may be a row id, which is nobody's business.
+        // Behind the columns there may be a row id, which clients of SQL do not see either.
         let columns = row.iter().take(table.columns.len());
         let told = columns.map(|value| told(value, &self.settings, &mut self.left)).collect();
         self.rows.push(told);

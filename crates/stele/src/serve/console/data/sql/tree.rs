@@ -16,7 +16,7 @@ use axum::response::Response;
 use serde::Serialize;
 use std::sync::Arc;
 
-/// Indexes of one answer.
+/// Indexes that one answer tells of.
 const INDEXES_MAX: usize = 500;
 
 /// An index of the table.
@@ -27,7 +27,7 @@ struct IndexView {
     bytes: u64,
 }
 
-/// The tree of a table.
+/// The tree that has the rows and indexes of a table.
 #[derive(Debug, Serialize)]
 struct TreeView {
     schema: String,
@@ -41,8 +41,8 @@ struct TreeView {
     drawn: Drawn,
 }
 
-/// Answers with the tree of the table `oid`; of its files, with those that have entries of `index` if the request names
-/// one. The keys of its files are keys of rows, so the visitor must be one who may read them.
+/// Answers with the tree of the table `oid`, or with the files that have entries of `index` if the request names one.
+/// The keys of files are keys of rows, so the visitor must be one who may read them.
 pub(in super::super::super) async fn tree(
     State(console): State<Arc<Console>>,
     visitor: Visitor,
