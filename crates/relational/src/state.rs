@@ -157,8 +157,9 @@ impl SqlState {
         bytes.iter().all(fits).then_some(Self(bytes))
     }
 
-    /// Returns true if the server itself is at fault, and not its client: it has no room (class 53), its system fails
-    /// (58), its program or its data is broken (XX), or it cannot tell whether it committed (40003).
+    /// Returns true if the server itself is at fault, and not its client: it has no room (class 53), its
+    /// system fails (58), its program or its data is broken (XX), or it cannot tell whether it committed
+    /// (40003).
     pub fn is_of_server(&self) -> bool {
         let class = &self.0[..2];
         matches!(class, b"53" | b"58" | b"XX") || *self == Self::STATEMENT_COMPLETION_UNKNOWN

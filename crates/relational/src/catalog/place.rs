@@ -1,5 +1,5 @@
-//! The places of the keys of a table: the tree of the engine that has them, and a range of its rows. For readers of
-//! files and sizes; rows are read by views.
+//! The places of the keys of a table: the tree of the engine that has them, and a range of its rows. For
+//! readers of files and sizes; rows are read by views.
 
 use super::Table;
 use crate::error::{Error, Result};
@@ -29,8 +29,8 @@ pub struct KeyPlace {
 }
 
 impl Table {
-    /// Returns where a part of the keys is. 42704 for an index that is not one of the table, XX000 if the tree of
-    /// the table is not open.
+    /// Returns where a part of the keys is. 42704 for an index that is not one of the table, XX000 if the
+    /// tree of the table is not open.
     pub fn place_of(&self, part: TablePart) -> Result<KeyPlace> {
         let rows = match part {
             TablePart::All => RowRange::ALL,

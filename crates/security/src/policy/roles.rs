@@ -103,8 +103,8 @@ const SERVER: [&str; 5] = [
     "stele.metrics.get",
     "stele.profiles.create",
 ];
-/// Permissions on the tables of SQL in the console, which only bindings of everything give too: their names, columns and
-/// sizes, and their rows. PostgreSQL clients have the privileges of their roles instead.
+/// Permissions on the tables of SQL in the console, which only bindings of everything give too: their
+/// names, columns and sizes, and their rows. PostgreSQL clients have the privileges of their roles instead.
 const SQL: [&str; 2] = ["stele.sqlTables.list", "stele.sqlTables.readRows"];
 /// Verbs of the role `bigtable.viewer`, which sees no data.
 const VIEW: [&str; 4] = ["checkConsistency", "generateConsistencyToken", "get", "list"];

@@ -11,7 +11,8 @@ use std::time::Duration;
 /// Kinds of statements, as metrics name them.
 const KINDS: [&str; 9] =
     ["select", "insert", "update", "delete", "copy", "transaction", "schema", "prepare", "other"];
-/// Ends of statements, as metrics name them: well, and with an error that is the client's or the server's own.
+/// Ends of statements, as metrics name them: well, and with an error that is the client's or the server's
+/// own.
 const RESULTS: [&str; 3] = ["ok", "client_error", "server_error"];
 
 /// Returns the place in [`RESULTS`] of the end of a statement.
@@ -150,8 +151,8 @@ impl Counts {
         self.statements[kind.0].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts the time of a statement, or of a part of it that was fetched, by the label of its kind and the error that
-    /// it ended with. Of a label that is not known it counts as `other`.
+    /// Counts the time of a statement, or of a part of it that was fetched, by the label of its kind and
+    /// the error that it ended with. Of a label that is not known it counts as `other`.
     pub fn took(&self, kind: &str, error: Option<SqlState>, time: Duration) {
         let latency = &self.latency[Kind::named(kind).0][result_of(error)];
         latency.get_or_init(Histogram::of_durations).record_time(time);

@@ -131,7 +131,8 @@ impl State {
         assert!(first.is_ok(), "the door for SQL is opened once");
     }
 
-    /// Returns where the database of SQL is at the moment; nothing of a server without the door for PostgreSQL clients.
+    /// Returns where the database of SQL is at the moment; nothing of a server without the door for
+    /// PostgreSQL clients.
     #[cfg(feature = "sql")]
     pub(crate) fn sql_seat(&self) -> Option<&watch::Receiver<sql::Seat>> {
         self.sql_seat.get()

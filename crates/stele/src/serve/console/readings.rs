@@ -293,8 +293,8 @@ fn sql(server: &State) -> Option<SqlReading> {
     })
 }
 
-/// Adds the statements of PostgreSQL clients, with a code for the errors of clients and one for the server's own. Planning
-/// for later is not counted.
+/// Adds the statements of PostgreSQL clients, with a code for the errors of clients and one for the
+/// server's own. Planning for later is not counted.
 #[cfg(feature = "sql")]
 fn add_statements(server: &State, requests: &mut BTreeMap<(Operation, String), Durations>) {
     let Some((counts, _)) = server.sql() else { return };

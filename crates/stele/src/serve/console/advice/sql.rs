@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 /// Part of statements that fail by the server's fault, from which on advice is given.
 const FAILED_MANY: f64 = 0.01;
-/// Parts of statements that are cancelled, and that are in conflict with others; and how many a second say something.
+/// Parts of statements that are cancelled, and that are in conflict with others; and how many a second say
+/// something.
 const CANCELLED_MANY: f64 = 0.05;
 const CONFLICTS_MANY: f64 = 0.01;
 const ERRORS_FEW: f64 = 0.1;

@@ -11,7 +11,8 @@ const FREE_LITTLE: f64 = 0.15;
 const FREE_LEAST: f64 = 0.05;
 /// Age in seconds of a snapshot that keeps many replaced files.
 const SNAPSHOT_OLD: u64 = 3_600;
-/// Debt of compactions that is large, how much more it is at the end of the last minute, and the samples that show it.
+/// Debt of compactions that is large, how much more it is at the end of the last minute, and the samples
+/// that show it.
 const DEBT_LARGE: u64 = 1 << 30;
 const DEBT_GROWTH: f64 = 1.2;
 const DEBT_SAMPLES: usize = 4;

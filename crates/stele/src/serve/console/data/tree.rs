@@ -210,7 +210,7 @@ fn compaction(one: &RunningCompaction) -> CompactionView {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::{CompactionReason, SstFile};
+    use engine::CompactionReason;
     use std::time::Duration;
 
     #[test]

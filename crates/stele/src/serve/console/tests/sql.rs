@@ -12,7 +12,8 @@ use ::sql::{DoorOptions, DoorParts, Seat};
 use serde_json::json;
 use tokio::sync::watch;
 
-/// A name and a text that would be a script, if a page took it for HTML, and that turns what stands behind it.
+/// A name and a text that would be a script, if a page took it for HTML, and that turns what stands behind
+/// it.
 const HOSTILE: &str = "<img src=x onerror=alert(1)>\"'&\u{202e}";
 const ROWS: i32 = 5;
 

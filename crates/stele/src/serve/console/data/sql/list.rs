@@ -78,8 +78,8 @@ impl<'a> Relation<'a> {
     }
 }
 
-/// Answers with the relations whose name has the text `filter` in it, in order of schema and name, after the one of
-/// `after_schema` and `after`. `kind=table` asks for tables alone.
+/// Answers with the relations whose name has the text `filter` in it, in order of schema and name, after
+/// the one of `after_schema` and `after`. `kind=table` asks for tables alone.
 pub(in super::super::super) async fn list(
     State(console): State<Arc<Console>>,
     visitor: Visitor,
@@ -119,7 +119,8 @@ fn page(catalog: &Catalog, params: &Params) -> RelationsView {
     RelationsView { database: catalog.database.clone(), relations, more }
 }
 
-/// Returns the relations that may be listed, in no order. Tables of the store are in the list of Bigtable tables.
+/// Returns the relations that may be listed, in no order. Tables of the store are in the list of Bigtable
+/// tables.
 fn listed(catalog: &Catalog, only_tables: bool) -> Vec<Relation<'_>> {
     let mut found = Vec::new();
     for table in catalog.tables() {

@@ -3,8 +3,9 @@
 //! They are read from the catalog and by scans of the relational layer, and never by a text of SQL.
 //!
 //! Invariants:
-//! 1. A visitor needs the permissions of [`LIST`] and [`READ`]. On a server without identities, and only there, one sees
-//!    what a client of the same machine sees who gives no password: nothing, once each superuser has one.
+//! 1. A visitor needs the permissions of [`LIST`] and [`READ`]. On a server without identities, and only
+//!    there, one sees what a client of the same machine sees who gives no password: nothing, once each
+//!    superuser has one.
 //! 2. Each answer is bounded, and says when there is more.
 //! 3. Only the node that has the database answers.
 

@@ -1,7 +1,7 @@
 //! Pages of a table's rows, in the order of its primary key.
 //!
-//! A page is read in one view: rows of one moment. The next page begins behind the key of the last row, as of its own
-//! moment.
+//! A page is read in one view: rows of one moment. The next page begins behind the key of the last row, as
+//! of its own moment.
 
 use super::super::super::Console;
 use super::super::super::request::failure::Failure;
@@ -57,8 +57,8 @@ struct Asked {
     limit: u64,
 }
 
-/// Answers with rows of the table `oid`, at most `limit`: those behind the key `after`, or those whose first column of
-/// the primary key is `from` or comes after it.
+/// Answers with rows of the table `oid`, at most `limit`: those behind the key `after`, or those whose
+/// first column of the primary key is `from` or comes after it.
 pub(in super::super::super) async fn rows(
     State(console): State<Arc<Console>>,
     visitor: Visitor,

@@ -21,8 +21,8 @@ const QUERY_BYTES_MAX: usize = 64 << 10;
 /// Constraints of each kind, and indexes, that are told.
 const PARTS_MAX: usize = 500;
 
-/// Answers with the structure of the relation `oid`: a table, also by the number of one of its indexes, a view, or a
-/// declared Bigtable table.
+/// Answers with the structure of the relation `oid`: a table, also by the number of one of its indexes, a
+/// view, or a declared Bigtable table.
 pub(in super::super::super) async fn table(
     State(console): State<Arc<Console>>,
     visitor: Visitor,
@@ -194,7 +194,7 @@ fn source(of: &WideSource) -> String {
 
 fn column_name(table: &Table, number: i16) -> &str {
     let place = table.place(number);
-    place.and_then(|place| table.columns.get(place)).map_or("", |column| &column.name)
+    place.and_then(|place| table.columns.get(place)).map_or("", |column| column.name.as_str())
 }
 
 fn column_names<'a>(table: &'a Table, numbers: &[i16]) -> Vec<&'a str> {
@@ -202,11 +202,11 @@ fn column_names<'a>(table: &'a Table, numbers: &[i16]) -> Vec<&'a str> {
 }
 
 fn schema_name(catalog: &Catalog, schema: u32) -> &str {
-    catalog.schema(schema).map_or("", |schema| &schema.name)
+    catalog.schema(schema).map_or("", |schema| schema.name.as_str())
 }
 
 fn owner_name(catalog: &Catalog, owner: u32) -> &str {
-    catalog.role(owner).map_or("", |role| &role.name)
+    catalog.role(owner).map_or("", |role| role.name.as_str())
 }
 
 /// Returns the bytes that begin the keys of a part of a tree, as base64url.

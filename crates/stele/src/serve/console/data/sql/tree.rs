@@ -41,8 +41,8 @@ struct TreeView {
     drawn: Drawn,
 }
 
-/// Answers with the tree of the table `oid`, or with the files that have entries of `index` if the request names one.
-/// The keys of files are keys of rows, so the visitor must be one who may read them.
+/// Answers with the tree of the table `oid`, or with the files that have entries of `index` if the request
+/// names one. The keys of files are keys of rows, so the visitor must be one who may read them.
 pub(in super::super::super) async fn tree(
     State(console): State<Arc<Console>>,
     visitor: Visitor,
@@ -58,7 +58,7 @@ pub(in super::super::super) async fn tree(
         let catalog = database.catalog();
         check_passwords(&catalog, &visitor)?;
         let table = table_of(&catalog, oid)?;
-        let schema = catalog.schema(table.schema).map_or("", |schema| &schema.name);
+        let schema = catalog.schema(table.schema).map_or("", |schema| schema.name.as_str());
         told(&database, schema, table, index)
     };
     answer(place, told).await
