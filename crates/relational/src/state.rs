@@ -157,6 +157,14 @@ impl SqlState {
         bytes.iter().all(fits).then_some(Self(bytes))
     }
 
+    /// Returns true if the server itself is at fault, and not its client: it has no room (class 53), its
+    /// system fails (58), its program or its data is broken (XX), or it cannot tell whether it committed
+    /// (40003).
+    pub fn is_of_server(&self) -> bool {
+        let class = &self.0[..2];
+        matches!(class, b"53" | b"58" | b"XX") || *self == Self::STATEMENT_COMPLETION_UNKNOWN
+    }
+
     /// Returns the five characters of the code.
     pub fn code(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or("XX000")
@@ -172,5 +180,31 @@ impl fmt::Display for SqlState {
 impl fmt::Debug for SqlState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.code())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SqlState;
+
+    #[test]
+    fn faults_of_the_server_are_told_from_those_of_its_clients() {
+        for (code, want) in [
+            ("53200", true),
+            ("53300", true),
+            ("58030", true),
+            ("XX000", true),
+            ("XX002", true),
+            ("40003", true),
+            ("40001", false),
+            ("40P01", false),
+            ("57014", false),
+            ("57P01", false),
+            ("23505", false),
+            ("42601", false),
+        ] {
+            let state = SqlState::from_code(code);
+            assert_eq!(state.map(|state| state.is_of_server()), Some(want), "{code}");
+        }
     }
 }

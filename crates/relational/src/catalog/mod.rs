@@ -9,6 +9,7 @@ mod foreign_key;
 mod layout;
 mod missing;
 mod objects;
+mod place;
 pub(crate) mod record;
 mod table;
 mod wide;
@@ -19,6 +20,7 @@ pub use layout::{IndexLayout, Layout, ROWS_PART, StoredColumn};
 pub use objects::{
     Grant, PUBLIC_ROLE, Privileges, ReadName, Role, Schema, Sequence, ViewDefinition,
 };
+pub use place::{KeyPlace, TablePart};
 pub use table::{Check, Column, ColumnNumber, Identity, Index, IndexPart, PrimaryKey, Table};
 pub(crate) use wide::CellTables;
 pub use wide::{BIGTABLE_SCHEMA, WideColumn, WideEncoding, WideSource, WideTable};

@@ -5,6 +5,7 @@
 //! 2. No read leaves the keys of its tree.
 
 use super::blocking;
+use crate::catalog::KeyPlace;
 use crate::error::{Error, Result};
 use crate::format::FAMILY;
 use crate::format::key::after_prefix;
@@ -143,6 +144,11 @@ impl TreeKeys {
     ) -> Result<KeyScan> {
         let request = ScanRequest { direction, ..ScanRequest::rows(self.rows(rows)) };
         Ok(KeyScan { scan: self.tree.scan(&request, snapshot)?, prefix_len: self.prefix_len() })
+    }
+
+    /// Returns where the keys of a range are in the tree of the engine.
+    pub(crate) fn place(&self, rows: RowRange) -> KeyPlace {
+        KeyPlace { tree: self.tree.id(), rows: self.rows(rows) }
     }
 
     /// Returns the bytes of a range on disk and in memory, roughly.

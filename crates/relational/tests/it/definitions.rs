@@ -1,6 +1,7 @@
 //! Changes of the catalog: in transactions, over restarts, and beside writers.
 
 use crate::harness::*;
+use relational::catalog::TablePart;
 use relational::{
     AlterColumn, AlterTable, CancelFlag, DataType, IndexProgress, LockMode, NewColumn,
     NewConstraint, NewIndex, NewSequence, NewView, OnConflict, SequenceChange, SqlState, Value,
@@ -67,6 +68,34 @@ fn the_catalog_survives_a_restart_with_its_numbers() {
         assert_eq!(rows(&database, table).await, [named(1, "a")]);
         let other = create_names(&database, "other", false).await;
         assert!(!listed.contains(&other.to_string()));
+    });
+}
+
+#[test]
+fn the_keys_of_rows_and_of_each_index_are_where_the_table_says() {
+    run(async || {
+        let (_machine, database) = new().await;
+        let other = create_names(&database, "other", true).await;
+        let table = create_names(&database, "t", true).await;
+        insert(&database, other, vec![named(7, "x")]).await.unwrap();
+        insert(&database, table, vec![named(1, "a"), named(2, "b"), named(3, "c")]).await.unwrap();
+        let catalog = database.catalog();
+        let table = catalog.table(table).unwrap();
+        let index = table.indexes[0].oid;
+        let keys_at = |part| {
+            let place = table.place_of(part).unwrap();
+            let tree = database.engine().tree(place.tree).unwrap();
+            let mut scan = tree.scan(&engine::ScanRequest::rows(place.rows), None).unwrap();
+            let mut keys = 0;
+            while scan.next_row().unwrap().is_some() {
+                keys += 1;
+            }
+            keys
+        };
+        let parts = [TablePart::All, TablePart::Rows, TablePart::Index(index)];
+        assert_eq!(parts.map(keys_at), [6, 3, 3]);
+        let missing = table.place_of(TablePart::Index(other)).unwrap_err();
+        assert_eq!(missing.state, SqlState::UNDEFINED_OBJECT);
     });
 }
 

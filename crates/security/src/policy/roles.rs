@@ -103,6 +103,9 @@ const SERVER: [&str; 5] = [
     "stele.metrics.get",
     "stele.profiles.create",
 ];
+/// Permissions on the tables of SQL in the console, which only bindings of everything give too: their
+/// names, columns and sizes, and their rows. PostgreSQL clients have the privileges of their roles instead.
+const SQL: [&str; 2] = ["stele.sqlTables.list", "stele.sqlTables.readRows"];
 /// Verbs of the role `bigtable.viewer`, which sees no data.
 const VIEW: [&str; 4] = ["checkConsistency", "generateConsistencyToken", "get", "list"];
 /// Verbs that `bigtable.reader` has beside them.
@@ -112,7 +115,7 @@ const WRITE: &str = "mutateRows";
 
 /// Returns whether a permission has this name.
 pub fn is_permission(name: &str) -> bool {
-    SERVER.contains(&name) || bigtable(|_| true).any(|known| known == name)
+    SERVER.contains(&name) || SQL.contains(&name) || bigtable(|_| true).any(|known| known == name)
 }
 
 /// Returns the permissions of a prebuilt role, whose name comes without `roles/`.
@@ -129,6 +132,8 @@ pub fn role(name: &str) -> Option<BTreeSet<String>> {
             let sees = SERVER.iter().filter(|name| name.ends_with(".get"));
             sees.map(|name| (*name).to_owned()).collect()
         }
+        "stele.sqlViewer" => [SQL[0].to_owned()].into(),
+        "stele.sqlReader" => SQL.map(str::to_owned).into(),
         _ => return None,
     })
 }

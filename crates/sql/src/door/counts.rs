@@ -11,8 +11,17 @@ use std::time::Duration;
 /// Kinds of statements, as metrics name them.
 const KINDS: [&str; 9] =
     ["select", "insert", "update", "delete", "copy", "transaction", "schema", "prepare", "other"];
-/// Ends of statements, as metrics name them.
-const RESULTS: [&str; 2] = ["ok", "error"];
+/// Ends of statements, as metrics name them: well, and with an error that is the client's or the server's
+/// own.
+const RESULTS: [&str; 3] = ["ok", "client_error", "server_error"];
+
+/// Returns the place in [`RESULTS`] of the end of a statement.
+fn result_of(error: Option<SqlState>) -> usize {
+    match error {
+        None => 0,
+        Some(state) => 1 + usize::from(state.is_of_server()),
+    }
+}
 
 /// A kind of statements: a place in [`KINDS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,12 +90,14 @@ impl Kind {
 }
 
 /// Classes of errors: the first two characters of their states, and what stands for all others.
-const ERROR_CLASSES: [&str; 12] =
-    ["08", "0A", "22", "23", "25", "28", "40", "42", "53", "57", "XX", "other"];
+const ERROR_CLASSES: [&str; 13] =
+    ["08", "0A", "22", "23", "25", "28", "40", "42", "53", "57", "58", "XX", "other"];
 
 /// Counts since the start. All are monotonic, but the open connections.
 #[derive(Debug, Default)]
 pub struct Counts {
+    /// Connections that may be open.
+    connections_max: u64,
     connections: AtomicU64,
     refused: AtomicU64,
     forwarded: AtomicU64,
@@ -109,6 +120,11 @@ impl Drop for Open<'_> {
 }
 
 impl Counts {
+    /// Returns the counts of doors that have so many places together.
+    pub(crate) fn of(connections_max: usize) -> Self {
+        Self { connections_max: connections_max as u64, ..Self::default() }
+    }
+
     pub(crate) fn open(&self) -> Open<'_> {
         self.connections.fetch_add(1, Ordering::Relaxed);
         Open(self)
@@ -135,10 +151,10 @@ impl Counts {
         self.statements[kind.0].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts the time of a statement, or of a part of it that was fetched, by the label of its kind. Of a label that is
-    /// not known it counts as `other`.
-    pub fn took(&self, kind: &str, is_error: bool, time: Duration) {
-        let latency = &self.latency[Kind::named(kind).0][usize::from(is_error)];
+    /// Counts the time of a statement, or of a part of it that was fetched, by the label of its kind and
+    /// the error that it ended with. Of a label that is not known it counts as `other`.
+    pub fn took(&self, kind: &str, error: Option<SqlState>, time: Duration) {
+        let latency = &self.latency[Kind::named(kind).0][result_of(error)];
         latency.get_or_init(Histogram::of_durations).record_time(time);
     }
 
@@ -152,6 +168,11 @@ impl Counts {
     /// Returns the number of open connections.
     pub fn connections(&self) -> u64 {
         self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of connections that may be open.
+    pub fn connections_max(&self) -> u64 {
+        self.connections_max
     }
 
     /// Returns the number of connections that found no place.
@@ -205,7 +226,24 @@ mod tests {
             counts.error(state);
         }
         counts.error(SqlState::INVALID_GRANTOR);
+        counts.error(SqlState::IO_ERROR);
         let found: Vec<_> = counts.errors().filter(|(_, count)| *count > 0).collect();
-        assert_eq!(found, [("28", 1), ("40", 1), ("42", 1), ("other", 1)]);
+        assert_eq!(found, [("28", 1), ("40", 1), ("42", 1), ("58", 1), ("other", 1)]);
+    }
+
+    #[test]
+    fn latencies_tell_errors_of_clients_from_those_of_the_server() {
+        let counts = Counts::of(7);
+        let ends = [None, Some(SqlState::UNIQUE_VIOLATION), Some(SqlState::INTERNAL_ERROR)];
+        for (times, end) in ends.into_iter().enumerate() {
+            for _ in 0..=times {
+                counts.took("insert", end, Duration::from_micros(1));
+            }
+        }
+        let found = counts.latency().map(|(kind, result, latency)| (kind, result, latency.count()));
+        let want =
+            [("insert", "ok", 1), ("insert", "client_error", 2), ("insert", "server_error", 3)];
+        assert_eq!(found.collect::<Vec<_>>(), want);
+        assert_eq!(counts.connections_max(), 7);
     }
 }

@@ -133,7 +133,8 @@ impl Parts {
         };
         let engine = query::Engine::new(engine)?;
         let threads = Arc::new(SessionThreads::start(options.connections_max)?);
-        Ok(Arc::new(Self { engine, threads, options, counts: Arc::default() }))
+        let counts = Arc::new(Counts::of(options.connections_max));
+        Ok(Arc::new(Self { engine, threads, options, counts }))
     }
 
     /// Returns a door to `database`.
@@ -191,6 +192,11 @@ impl Door {
         options: Options,
     ) -> Result<Self> {
         Ok(Parts::new(bigtable, memory, options)?.door(database))
+    }
+
+    /// Returns the database behind the door.
+    pub fn database(&self) -> &Arc<Database> {
+        &self.0.database
     }
 
     /// Returns the counts of the door.

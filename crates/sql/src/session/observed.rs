@@ -30,7 +30,7 @@ impl Session {
         };
         if let Some(underway) = self.underway.take() {
             let (kind, took) = underway.end(self.registered.pid, tag, error);
-            self.shared.counts.took(kind.label(), error.is_some(), took);
+            self.shared.counts.took(kind.label(), error, took);
             if tag.is_some() {
                 self.shared.counts.statement(kind);
             }

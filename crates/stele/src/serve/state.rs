@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use table::Local;
+#[cfg(feature = "sql")]
+use tokio::sync::watch;
 use tonic::service::Routes;
 
 /// Phase of the server.
@@ -41,6 +43,8 @@ pub(crate) struct State {
     routes: OnceLock<Routes>,
     #[cfg(feature = "sql")]
     sql: OnceLock<(Arc<sql::Counts>, sql::QueryMemory)>,
+    #[cfg(feature = "sql")]
+    sql_seat: OnceLock<watch::Receiver<sql::Seat>>,
     checkpoint_dir: Option<PathBuf>,
     requests: Requests,
     slow: Arc<SlowCounts>,
@@ -64,6 +68,8 @@ impl State {
             routes: OnceLock::new(),
             #[cfg(feature = "sql")]
             sql: OnceLock::new(),
+            #[cfg(feature = "sql")]
+            sql_seat: OnceLock::new(),
             checkpoint_dir,
             requests: Requests::new(),
             slow: Arc::default(),
@@ -117,6 +123,19 @@ impl State {
     pub(crate) fn set_sql(&self, counts: Arc<sql::Counts>, memory: sql::QueryMemory) {
         let first = self.sql.set((counts, memory));
         assert!(first.is_ok(), "the door for SQL is opened once");
+    }
+
+    #[cfg(feature = "sql")]
+    pub(crate) fn set_sql_seat(&self, seat: watch::Receiver<sql::Seat>) {
+        let first = self.sql_seat.set(seat);
+        assert!(first.is_ok(), "the door for SQL is opened once");
+    }
+
+    /// Returns where the database of SQL is at the moment; nothing of a server without the door for
+    /// PostgreSQL clients.
+    #[cfg(feature = "sql")]
+    pub(crate) fn sql_seat(&self) -> Option<&watch::Receiver<sql::Seat>> {
+        self.sql_seat.get()
     }
 
     /// Returns the counts of the door for PostgreSQL clients and the memory of its queries, once it is open.

@@ -194,7 +194,8 @@ fn a_slow_statement_tells_its_work_and_shows_no_value() {
         assert!(!server.stderr().contains(SECRET));
     });
     let (_, metrics) = server.get("/metrics");
-    for labels in [r#"result="ok",statement="insert""#, r#"result="error",statement="insert""#] {
+    for result in ["ok", "client_error"] {
+        let labels = format!(r#"result="{result}",statement="insert""#);
         let line = format!("stele_sql_statement_seconds_count{{{labels}}} 1");
         assert!(metrics.lines().any(|have| have == line), "{line} not in\n{metrics}");
     }

@@ -4,6 +4,9 @@
 //! statements, and `text` is what the last of them answers, as `psql` shows it.
 
 use crate::server::{Server, stderr, stele};
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use serde_json::Value;
 use std::path::Path;
 use std::process::Stdio;
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
@@ -37,6 +40,60 @@ fn the_tutorial_does_what_it_says() {
     let client = runtime.block_on(connect(&server));
     let again = "SELECT count(*) AS n FROM people JOIN orders ON person = people.id";
     assert_eq!(runtime.block_on(run(&client, again)), [["n"], ["3"]], "after kill -9");
+}
+
+/// Returns what the API of the console answers.
+fn console(server: &Server, path: &str) -> Value {
+    let headers = format!("Host: {}\r\nx-stele-console: 1", server.http());
+    let (status, answer) = server.ask(&format!("GET /console/api/v1{path}"), &headers);
+    assert_eq!(status, 200, "{path}: {answer}");
+    serde_json::from_str(&answer).unwrap()
+}
+
+/// A key of equal numbers of different scales begins each next page behind the last row.
+#[test]
+fn the_console_shows_tables_of_postgresql_clients() {
+    let root = tempfile::tempdir().unwrap();
+    let mut server = Server::start(root.path(), &["--sql-listen", "127.0.0.1:0"]);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let client = connect(&server).await;
+        let statements = "CREATE SCHEMA s; \
+             CREATE TABLE s.t (id int, price numeric, made timestamptz, PRIMARY KEY (price, id)); \
+             CREATE INDEX by_time ON s.t (made); \
+             INSERT INTO s.t VALUES (1, 1.50, '2026-01-02 03:04:05+00'), (2, -7, NULL), (3, 1.5, NULL)";
+        for statement in statements.split("; ") {
+            client.batch_execute(statement).await.unwrap();
+        }
+    });
+    assert_eq!(console(&server, "/session")["sql"], true);
+    let list = console(&server, "/sql/tables?filter=t");
+    let listed = list["relations"].as_array().unwrap().iter();
+    let listed: Vec<_> = listed.map(|one| (&one["schema"], &one["name"], &one["kind"])).collect();
+    let want = [("s", "by_time", "index"), ("s", "t", "table")];
+    let want = want.map(|(schema, name, kind)| [schema, name, kind].map(Value::from));
+    let want: Vec<_> = want.iter().map(|[schema, name, kind]| (schema, name, kind)).collect();
+    assert_eq!(listed, want, "{list}");
+    let oid = &list["relations"][1]["oid"];
+    let (mut seen, mut after) = (Vec::new(), String::new());
+    loop {
+        let page = console(&server, &format!("/sql/rows?oid={oid}&limit=1{after}"));
+        for value in page["rows"].as_array().unwrap().iter().flat_map(|row| row.as_array().unwrap())
+        {
+            let text = value["string"]["data"].as_str();
+            let text = text.map(|text| BASE64_URL_SAFE_NO_PAD.decode(text).unwrap());
+            seen.push(text.map_or("NULL".to_owned(), |text| String::from_utf8(text).unwrap()));
+        }
+        assert!(seen.len() < 10, "pages go round: {seen:?}");
+        let Some(next) = page["next"]["data"].as_str() else { break };
+        after = format!("&after={next}");
+    }
+    let rows = ["2", "-7", "NULL", "1", "1.50", "2026-01-02 03:04:05+00", "3", "1.5", "NULL"];
+    assert_eq!(seen, rows);
+    let index = &list["relations"][0]["oid"];
+    let tree = console(&server, &format!("/sql/tree?oid={oid}&index={index}"));
+    assert_eq!((&tree["name"], &tree["indexes"][0]["name"]), (&"t".into(), &"by_time".into()));
+    assert!(server.terminate().success());
 }
 
 /// Returns the kinds and the contents of the blocks of code.

@@ -1,7 +1,12 @@
 //! Advice in plain words: what is wrong with the server, and what its operator can do.
 
+#[cfg(feature = "sql")]
+mod sql;
+mod storage;
+
+use super::super::metrics::Disk;
 use super::super::state::Phase;
-use super::readings::{EngineReading, SQL_ERROR};
+use super::readings::{EngineReading, SQL_CLIENT_ERROR, SQL_SERVER_ERROR};
 use super::samples::Sample;
 use serde::Serialize;
 use std::sync::Arc;
@@ -12,8 +17,6 @@ const ERRORS_MANY: f64 = 0.01;
 const WRONG_MANY: f64 = 0.05;
 /// Questions a second below which a rate says nothing.
 const ASKED_FEW: f64 = 10.0;
-/// Disk reads of a get that are more than one block of data.
-const DISK_READS_MANY: f64 = 1.5;
 
 /// Severity of a finding, from refused clients to what is worth knowing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -30,6 +33,8 @@ pub(super) struct Advice {
     pub(super) severity: Severity,
     pub(super) title: String,
     pub(super) text: String,
+    /// The section of the guide for operators that tells more, below the top of the repository.
+    pub(super) guide: String,
 }
 
 /// The state of the server that advice is about.
@@ -37,6 +42,8 @@ pub(super) struct Advice {
 pub(super) struct Situation<'a> {
     pub(super) phase: Phase,
     pub(super) engine: Option<&'a EngineReading>,
+    /// The file system of the data directory.
+    pub(super) disk: Option<Disk>,
     /// Samples of the last minute.
     pub(super) recent: &'a [Arc<Sample>],
 }
@@ -49,16 +56,28 @@ pub(super) fn advise(now: &Situation<'_>) -> Vec<Advice> {
         found.extend(failures(engine));
         found.extend(stalls(engine, now.recent));
         found.extend(paused(engine));
+        found.extend(storage::snapshot(engine));
     }
+    found.extend(now.disk.and_then(storage::disk));
     found.extend(errors(now.recent));
+    #[cfg(feature = "sql")]
+    found.extend(sql::advise(now.recent));
+    found.extend(storage::debt(now.recent));
     found.extend(filters(now.recent));
-    found.extend(cache(now.recent));
+    found.extend(storage::cache(now.recent));
     found.sort_by_key(|advice| advice.severity);
     found
 }
 
-fn advice(severity: Severity, title: impl Into<String>, text: impl Into<String>) -> Advice {
-    Advice { severity, title: title.into(), text: text.into() }
+/// Returns advice with a section of docs/operations.md, which is named as links name it.
+fn advice(
+    severity: Severity,
+    title: impl Into<String>,
+    text: impl Into<String>,
+    section: &str,
+) -> Advice {
+    let guide = format!("docs/operations.md#{section}");
+    Advice { severity, title: title.into(), text: text.into(), guide }
 }
 
 fn phase(phase: Phase) -> Option<Advice> {
@@ -68,11 +87,13 @@ fn phase(phase: Phase) -> Option<Advice> {
             Severity::Critical,
             "The data directory is opening",
             "The server reads its manifest and replays the commit log. Clients wait until then.",
+            "stelenotready",
         )),
         Phase::Draining => Some(advice(
             Severity::Critical,
             "The server is stopping",
             "Requests in flight finish. New ones are refused.",
+            "starting-and-stopping",
         )),
     }
 }
@@ -84,6 +105,7 @@ fn failures(engine: &EngineReading) -> Option<Advice> {
             "Writes are stopped",
             "The commit log or the manifest could not be written, or background work panicked. Reads \
              go on. Look at the server's log, mend the cause, and restart the server.",
+            "stelewritesstopped",
         ));
     }
     let failing = engine.trees_failing.filter(|failing| *failing > 0)?;
@@ -95,6 +117,7 @@ fn failures(engine: &EngineReading) -> Option<Advice> {
         ),
         "The last flush or compaction failed, and the server tries it again. Most often the disk is \
          full. The server's log names the error.",
+        "stelebackgroundworkfails",
     ))
 }
 
@@ -107,10 +130,11 @@ fn stalls(engine: &EngineReading, recent: &[Arc<Sample>]) -> Option<Advice> {
         "Level 0 has {runs} sorted runs over all tables. Flushes and compactions are slower than \
          writers. Faster disks help, and so do fewer or larger writes at a time."
     );
+    let section = "stelewritersstopped";
     if stalled > 0.0 {
-        return Some(advice(Severity::Warning, "Writes wait for background work", many));
+        return Some(advice(Severity::Warning, "Writes wait for background work", many, section));
     }
-    (slowed > 0.0).then(|| advice(Severity::Note, "Writes are slowed a little", many))
+    (slowed > 0.0).then(|| advice(Severity::Note, "Writes are slowed a little", many, section))
 }
 
 fn paused(engine: &EngineReading) -> Option<Advice> {
@@ -119,15 +143,19 @@ fn paused(engine: &EngineReading) -> Option<Advice> {
         Severity::Warning,
         "Compactions are paused",
         "Reads get slower and disk use grows until they resume: stele admin resume-compactions.",
+        "stelecompactionspaused",
     ))
 }
 
 fn errors(recent: &[Arc<Sample>]) -> Option<Advice> {
-    let all = recent.iter().flat_map(|sample| sample.operations.values());
-    let all: f64 = all.map(|operation| operation.per_second).sum();
+    // Statements of PostgreSQL clients have advice of their own.
+    let all = recent.iter().flat_map(|sample| &sample.operations);
+    let all = all.filter(|(operation, _)| !operation.is_sql());
+    let all: f64 = all.map(|(_, operation)| operation.per_second).sum();
     // A client that gives up, or asks for what is not there, is no fault of the server.
     let ours = |code: &str| {
-        code != SQL_ERROR
+        code != SQL_CLIENT_ERROR
+            && code != SQL_SERVER_ERROR
             && !matches!(
                 code,
                 "CANCELLED"
@@ -149,6 +177,7 @@ fn errors(recent: &[Arc<Sample>]) -> Option<Advice> {
             format!("{percent:.1} % of requests fail"),
             "These failures are the server's, or of calls without room. The chart of errors has the \
              codes, and the server's log has the reasons.",
+            "stelerequestsfail",
         )
     })
 }
@@ -165,16 +194,7 @@ fn filters(recent: &[Arc<Sample>]) -> Option<Advice> {
         format!("Filters are wrong in {percent:.1} % of questions"),
         "Reads look into files that do not have their rows. Filters of old files may be of another \
          granularity than reads ask for; compactions replace them.",
-    ))
-}
-
-fn cache(recent: &[Arc<Sample>]) -> Option<Advice> {
-    let engine = recent.last()?.engine.as_ref()?;
-    let reads = engine.disk_reads_per_get.filter(|reads| *reads >= DISK_READS_MANY)?;
-    Some(advice(
-        Severity::Note,
-        format!("A get reads {reads:.1} blocks from disk"),
-        "The data in use is larger than the block cache. A larger memory budget makes reads faster.",
+        "stelereadsslow",
     ))
 }
 

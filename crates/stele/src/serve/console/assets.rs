@@ -55,6 +55,7 @@ assets! {
     "script/choice.js": SCRIPT,
     "pages/overview.js": SCRIPT,
     "pages/tables.js": SCRIPT,
+    "pages/relations.js": SCRIPT,
     "pages/cell.js": SCRIPT,
     "pages/tree.js": SCRIPT,
     "pages/heat.js": SCRIPT,

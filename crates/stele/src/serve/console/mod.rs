@@ -77,7 +77,14 @@ pub(crate) fn routes<S: Clone + Send + Sync + 'static>(console: Arc<Console>) ->
         .route("/backups", get(data::backups::backups))
         .route("/rows", get(data::rows::rows))
         .route("/row", get(data::rows::row))
-        .route("/cell", get(data::rows::cell))
+        .route("/cell", get(data::rows::cell));
+    #[cfg(feature = "sql")]
+    let api = api
+        .route("/sql/tables", get(data::sql::list::list))
+        .route("/sql/table", get(data::sql::structure::table))
+        .route("/sql/rows", get(data::sql::rows::rows))
+        .route("/sql/tree", get(data::sql::tree::tree));
+    let api = api
         .route("/{*path}", any(failure::unknown_path))
         .method_not_allowed_fallback(failure::wrong_method)
         .layer(middleware::from_fn_with_state(Arc::clone(&console), guard::check));

@@ -23,10 +23,34 @@ pub(super) async fn session(State(console): State<Arc<Console>>, visitor: Visito
         "authenticates": console.gate.is_some(),
         "version": env!("CARGO_PKG_VERSION"),
         "cluster": console.server.cluster().is_some(),
+        "sql": has_sql(&console.server),
         "may": {
             "overview": visitor.may("stele.metrics.get"),
+            "sql_tables": may_list_sql(&visitor),
         },
     }))
+}
+
+/// Returns whether the server serves PostgreSQL clients.
+#[cfg(feature = "sql")]
+fn has_sql(server: &Server) -> bool {
+    server.sql_seat().is_some()
+}
+
+#[cfg(not(feature = "sql"))]
+fn has_sql(_: &Server) -> bool {
+    false
+}
+
+/// Returns whether the visitor may list tables of SQL.
+#[cfg(feature = "sql")]
+fn may_list_sql(visitor: &Visitor) -> bool {
+    visitor.may(super::data::sql::LIST)
+}
+
+#[cfg(not(feature = "sql"))]
+fn may_list_sql(_: &Visitor) -> bool {
+    false
 }
 
 /// The state of the server.

@@ -3,6 +3,7 @@
 //! Invariant: no other file of the console knows the name of a metric. A metric that the server does
 //! not have reads as `None`, and the pages show a gap.
 
+use super::super::metrics::{Disk, disk};
 use super::super::state::State;
 use base::histogram::Buckets;
 use engine::Metrics;
@@ -11,8 +12,12 @@ use std::collections::BTreeMap;
 use table::Local;
 use table::meter::HotTablet;
 
-/// Code of all errors of statements of PostgreSQL clients.
-pub(super) const SQL_ERROR: &str = "SQL error";
+/// Codes of errors of statements of PostgreSQL clients: the client's, and the server's own.
+pub(super) const SQL_CLIENT_ERROR: &str = "SQL error";
+pub(super) const SQL_SERVER_ERROR: &str = "SQL server error";
+/// Owners of memory that advice speaks of.
+pub(super) const BLOCK_CACHE: &str = "Block cache";
+pub(super) const UNTRACKED: &str = "Untracked";
 /// Hot tablets that are read.
 const HOT_TABLETS: usize = 10;
 
@@ -41,6 +46,17 @@ impl Operation {
             "Check" | "Watch" | "PingAndWarm" => None,
             _ => Some(Self::Other),
         }
+    }
+
+    /// Returns whether it is of PostgreSQL clients.
+    #[cfg(feature = "sql")]
+    pub(super) fn is_sql(self) -> bool {
+        self == Self::Sql
+    }
+
+    #[cfg(not(feature = "sql"))]
+    pub(super) fn is_sql(self) -> bool {
+        false
     }
 }
 
@@ -113,6 +129,8 @@ pub(super) struct EngineReading {
     pub(super) trees_failing: Option<u64>,
     pub(super) failures: Option<u64>,
     pub(super) writes_stopped: Option<u64>,
+    /// Age of the oldest snapshot in seconds.
+    pub(super) snapshot_age: Option<u64>,
 }
 
 impl EngineReading {
@@ -142,6 +160,7 @@ impl EngineReading {
             trees_failing: get("trees_failing"),
             failures: get("background_failures_total"),
             writes_stopped: get("writes_stopped"),
+            snapshot_age: get("oldest_snapshot_age_seconds"),
         }
     }
 }
@@ -159,13 +178,13 @@ fn filter(metrics: &Metrics, of: &str) -> FilterReading {
 /// Returns the bytes of memory by owner, the usual largest first.
 fn memory(metrics: &Metrics) -> Vec<(&'static str, u64)> {
     [
-        ("Block cache", "blocks"),
+        (BLOCK_CACHE, "blocks"),
         ("Active memtables", "active_memtables"),
         ("Memtables to flush", "frozen_memtables"),
         ("Flushed memtables in use", "outlived_memtables"),
         ("Metadata", "metadata"),
         ("SSTables in the making", "building"),
-        ("Untracked", "untracked"),
+        (UNTRACKED, "untracked"),
     ]
     .into_iter()
     .filter_map(|(owner, label)| {
@@ -198,6 +217,21 @@ fn tables(store: &Local) -> BTreeMap<String, TableReading> {
     store.named_tables().into_iter().map(table).collect()
 }
 
+/// Readings of the door for PostgreSQL clients. Counters count from its opening.
+#[cfg(feature = "sql")]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct SqlReading {
+    pub(super) connections: u64,
+    pub(super) connections_max: u64,
+    /// Connections that found no place.
+    pub(super) refused: u64,
+    /// Bytes that queries hold, and may hold.
+    pub(super) memory: u64,
+    pub(super) memory_max: u64,
+    /// Errors by the class of their SQLSTATE.
+    pub(super) errors: BTreeMap<&'static str, u64>,
+}
+
 /// A reading of all that the console shows.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Reading {
@@ -210,6 +244,11 @@ pub(super) struct Reading {
     pub(super) tablets: Vec<HotTablet>,
     /// `None` while the data directory is opening.
     pub(super) engine: Option<EngineReading>,
+    /// The file system of the data directory.
+    pub(super) disk: Option<Disk>,
+    /// `None` without the door for PostgreSQL clients.
+    #[cfg(feature = "sql")]
+    pub(super) sql: Option<SqlReading>,
 }
 
 impl Reading {
@@ -233,11 +272,29 @@ impl Reading {
                 .unwrap_or_default(),
             in_flight: Some(server.requests().in_flight() as f64),
             engine: server.engine().map(|engine| EngineReading::of(&engine.metrics())),
+            disk: server.engine().and_then(disk),
+            #[cfg(feature = "sql")]
+            sql: sql(server),
         }
     }
 }
 
-/// Adds the statements of PostgreSQL clients, with a code for all errors together. Planning for later is not counted.
+/// Returns the readings of the door for PostgreSQL clients.
+#[cfg(feature = "sql")]
+fn sql(server: &State) -> Option<SqlReading> {
+    let (counts, memory) = server.sql()?;
+    Some(SqlReading {
+        connections: counts.connections(),
+        connections_max: counts.connections_max(),
+        refused: counts.refused(),
+        memory: memory.bytes() as u64,
+        memory_max: memory.max() as u64,
+        errors: counts.errors().collect(),
+    })
+}
+
+/// Adds the statements of PostgreSQL clients, with a code for the errors of clients and one for the
+/// server's own. Planning for later is not counted.
 #[cfg(feature = "sql")]
 fn add_statements(server: &State, requests: &mut BTreeMap<(Operation, String), Durations>) {
     let Some((counts, _)) = server.sql() else { return };
@@ -245,7 +302,11 @@ fn add_statements(server: &State, requests: &mut BTreeMap<(Operation, String), D
         if statement == "prepare" {
             continue;
         }
-        let code = if result == "ok" { "OK" } else { SQL_ERROR };
+        let code = match result {
+            "ok" => "OK",
+            "server_error" => SQL_SERVER_ERROR,
+            _ => SQL_CLIENT_ERROR,
+        };
         let durations = Durations::of(&latency);
         requests.entry((Operation::Sql, code.to_owned())).or_default().add(&durations);
     }

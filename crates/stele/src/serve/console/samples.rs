@@ -9,6 +9,8 @@
 
 use super::Console;
 use super::advice::{Advice, Situation, advise};
+#[cfg(feature = "sql")]
+use super::readings::SqlReading;
 use super::readings::{Durations, EngineReading, LevelReading, Operation, Reading, TableReading};
 use base::env::{Clock, SystemClock};
 use parking_lot::Mutex;
@@ -81,6 +83,20 @@ pub(super) struct EngineSample {
     pub(super) levels: [LevelReading; 3],
 }
 
+/// Rates and gauges of the door for PostgreSQL clients.
+#[cfg(feature = "sql")]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub(super) struct SqlSample {
+    pub(super) connections: u64,
+    pub(super) connections_max: u64,
+    pub(super) refused_per_second: Option<f64>,
+    /// Bytes that queries hold, and may hold.
+    pub(super) memory: u64,
+    pub(super) memory_max: u64,
+    /// Errors a second by the class of their SQLSTATE.
+    pub(super) errors_per_second: BTreeMap<&'static str, f64>,
+}
+
 /// Requests, rows and bytes of a table, a second.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct TableSample {
@@ -117,6 +133,8 @@ pub(super) struct Sample {
     pub(super) tables: Vec<TableSample>,
     pub(super) tablets: Vec<TabletSample>,
     pub(super) engine: Option<EngineSample>,
+    #[cfg(feature = "sql")]
+    pub(super) sql: Option<SqlSample>,
 }
 
 /// Samples that are kept, and advice as of the last one.
@@ -207,7 +225,8 @@ impl Console {
             self.samples.keep(|number| between(number, at_ms, seconds, &before, &reading))
         });
         let phase = self.server.phase();
-        let situation = Situation { phase, engine: reading.engine.as_ref(), recent: &recent };
+        let (engine, disk) = (reading.engine.as_ref(), reading.disk);
+        let situation = Situation { phase, engine, disk, recent: &recent };
         self.samples.advise(advise(&situation));
         (now, reading)
     }
@@ -251,6 +270,28 @@ fn between(number: u64, at_ms: i64, seconds: f64, before: &Reading, now: &Readin
         tables: hot_tables(seconds, before, now),
         tablets: now.tablets.iter().map(hot_tablet).collect(),
         engine: engines.map(|(before, now)| engine_between(seconds, before, now)),
+        #[cfg(feature = "sql")]
+        sql: before
+            .sql
+            .as_ref()
+            .zip(now.sql.as_ref())
+            .map(|(before, now)| sql_between(seconds, before, now)),
+    }
+}
+
+#[cfg(feature = "sql")]
+fn sql_between(seconds: f64, before: &SqlReading, now: &SqlReading) -> SqlSample {
+    let errors = now.errors.iter().filter_map(|(class, count)| {
+        let then = before.errors.get(class).copied();
+        Some((*class, rate(growth_of(then, Some(*count)), seconds)?))
+    });
+    SqlSample {
+        connections: now.connections,
+        connections_max: now.connections_max,
+        refused_per_second: rate(growth_of(Some(before.refused), Some(now.refused)), seconds),
+        memory: now.memory,
+        memory_max: now.memory_max,
+        errors_per_second: errors.collect(),
     }
 }
 

@@ -23,6 +23,7 @@ pub(crate) mod tablets;
 mod tests;
 
 pub(crate) use families::Families;
+pub(crate) use server::{Disk, disk};
 
 use super::state::State;
 use ::cluster::member::Watcher;

@@ -33,14 +33,28 @@ pub(super) fn add(state: &State, families: &mut Families) {
     );
 }
 
-/// Adds the space of the file system that has the data directory, if the system tells it.
+/// The space of the file system that has the data directory, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Disk {
+    /// Bytes that are left to the server.
+    pub(crate) free: u64,
+    pub(crate) size: u64,
+}
+
+/// Returns the space of the file system that has the data directory, if the system tells it.
+pub(crate) fn disk(engine: &Engine) -> Option<Disk> {
+    let found = rustix::fs::statvfs(engine.dir()).ok()?;
+    let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+    Some(Disk { free: bytes(found.f_bavail), size: bytes(found.f_blocks) })
+}
+
+/// Adds the space of the disk.
 fn add_disk(engine: &Engine, families: &mut Families) {
-    let Ok(disk) = rustix::fs::statvfs(engine.dir()) else { return };
-    let bytes = |blocks: u64| blocks as f64 * disk.f_frsize as f64;
+    let Some(Disk { free, size }) = disk(engine) else { return };
     let help = "Space that is left to the server on the file system of the data directory.";
-    families.gauge("stele_disk_free_bytes", help, &[], bytes(disk.f_bavail));
+    families.gauge("stele_disk_free_bytes", help, &[], free as f64);
     let help = "Size of the file system of the data directory.";
-    families.gauge("stele_disk_size_bytes", help, &[], bytes(disk.f_blocks));
+    families.gauge("stele_disk_size_bytes", help, &[], size as f64);
 }
 
 /// Adds what calls hold of their bounds, and the calls that were refused.

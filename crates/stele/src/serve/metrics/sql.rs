@@ -8,6 +8,8 @@ use sql::Counts;
 pub(super) fn add(counts: &Counts, memory: [usize; 2], families: &mut Families) {
     let help = "Open connections of PostgreSQL clients.";
     families.gauge("stele_sql_connections", help, &[], counts.connections() as f64);
+    let help = "Connections of PostgreSQL clients that may be open.";
+    families.gauge("stele_sql_connections_limit", help, &[], counts.connections_max() as f64);
     let help = "Connections of PostgreSQL clients that found no place.";
     families.counter("stele_sql_refused_connections_total", help, &[], counts.refused() as f64);
     let help =
@@ -27,7 +29,8 @@ pub(super) fn add(counts: &Counts, memory: [usize; 2], families: &mut Families) 
     for (statement, result, latency) in counts.latency() {
         families.histogram(
             "stele_sql_statement_seconds",
-            "Latency of statements of PostgreSQL clients until their end, by kind and result.",
+            "Latency of statements of PostgreSQL clients until their end, by kind and result: ok, \
+             client_error or server_error.",
             &[("result", result), ("statement", statement)],
             &latency,
             MICROS_PER_SECOND,

@@ -100,7 +100,7 @@ fn the_page_lists_what_a_server_tells() {
     #[cfg(feature = "sql")]
     {
         let counts = ::sql::Counts::default();
-        counts.took("select", false, std::time::Duration::from_micros(1));
+        counts.took("select", None, std::time::Duration::from_micros(1));
         super::sql::add(&counts, [0, 0], &mut families);
     }
     let page = page(&families);

@@ -53,7 +53,14 @@ pub(super) async fn start(
     let database = database.await.context("could not open the tables of SQL")?;
     let parts = parts(config, Arc::<Local>::clone(store), (state, explain))?;
     let door = parts.door(database);
-    Ok(tokio::spawn(door.serve(listener, current(tls), draining, config.drain)))
+    let (seat, seated) = watch::channel(Seat::Here(door.clone()));
+    state.set_sql_seat(seated);
+    let (tls, grace) = (current(tls), config.drain);
+    Ok(tokio::spawn(async move {
+        door.serve(listener, tls, draining, grace).await;
+        // The console reads from it no more, so that the database closes before the engine.
+        seat.send_replace(Seat::Unknown);
+    }))
 }
 
 /// Serves the clients of `listener` on a node of a cluster, until `draining` changes: here while the node leads the
@@ -78,15 +85,18 @@ pub(super) fn start_on_node(
         );
     }
     let (group, tls, grace) = (member.database(), current(tls), config.drain);
+    let (seat, seated) = watch::channel(Seat::Unknown);
+    state.set_sql_seat(seated.clone());
     Ok(tokio::spawn(async move {
-        let (seat, seated) = watch::channel(Seat::Unknown);
-        let keeping = node::keep_seat(&group, &parts, seat);
+        let keeping = node::keep_seat(&group, &parts, &seat);
         let door = NodeDoor::new(Arc::clone(&parts), seated);
         tokio::select! {
             () = door.serve(listener, tls, draining, grace) => {}
             () = keeping => {}
             () = group.keep_door(address.as_deref()) => {}
         }
+        // The console reads from it no more, so that the database closes before the engine.
+        seat.send_replace(Seat::Unknown);
     }))
 }
 

@@ -21,7 +21,11 @@ const GRACE: Duration = Duration::from_secs(3);
 
 /// Makes the group of the database if it is missing, and tells `seat` where the database is. Ends only after an
 /// error that no other attempt mends.
-pub(super) async fn keep_seat(group: &DatabaseGroup, parts: &DoorParts, seat: watch::Sender<Seat>) {
+pub(super) async fn keep_seat(
+    group: &DatabaseGroup,
+    parts: &DoorParts,
+    seat: &watch::Sender<Seat>,
+) {
     let tree = match group.made().await {
         Ok(tree) => tree,
         Err(error) => {
@@ -32,7 +36,7 @@ pub(super) async fn keep_seat(group: &DatabaseGroup, parts: &DoorParts, seat: wa
     loop {
         let term = tokio::select! {
             term = group.leads(tree) => term,
-            () = follow(group, tree, &seat) => continue,
+            () = follow(group, tree, seat) => continue,
         };
         // The address of another node is old now.
         seat.send_replace(Seat::Unknown);

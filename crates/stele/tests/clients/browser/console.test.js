@@ -202,6 +202,119 @@ test("a cluster shows who is away, who leads, and how far a replica is behind", 
   await close();
 });
 
+/** A name that would be a script, and that turns the text after it round. */
+const HOSTILE = "<img src=x onerror=alert(1)>\"'&\u202e";
+const shownText = (text) => ({ data: Buffer.from(text).toString("base64url"), bytes: Buffer.byteLength(text) });
+const shownBytes = (...bytes) => ({ data: Buffer.from(bytes).toString("base64url"), bytes: bytes.length });
+
+/** Tables of SQL as the API tells them. */
+const SQL = {
+  tables: {
+    database: "stele", more: false, relations: [
+      { oid: 16384, schema: "public", name: HOSTILE, kind: "table", of: null, columns: 3, bytes: 123456 },
+      { oid: 16387, schema: "public", name: "by_data", kind: "index", of: HOSTILE, columns: 1, bytes: 2345 },
+      { oid: 16390, schema: "public", name: "a_view_with_a_rather_long_name_that_fills_the_whole_of_its_place", kind: "view", of: null, columns: 1, bytes: null },
+      { oid: 16391, schema: "public", name: "people", kind: "bigtable table", of: "projects/local/instances/local/tables/people", columns: 2, bytes: null },
+    ],
+  },
+  table: {
+    oid: 16384, database: "stele", kind: "table", schema: "public", name: HOSTILE, owner: "stele", comment: HOSTILE, tree: 17, bytes: 123456, rows_bytes: 121111,
+    columns: [
+      { name: "id", type: "integer", not_null: true, default: null, generated: null, is_identity: true, comment: null },
+      { name: HOSTILE, type: "text", not_null: false, default: "'<b>'::text", generated: null, is_identity: false, comment: null },
+      { name: "data", type: "bytea", not_null: false, default: null, generated: null, is_identity: false, comment: null },
+    ],
+    primary_key: { name: "t_pkey", columns: [{ name: "id", order: "" }], bytes: 121111, key_prefix: "AAE" },
+    indexes: [{ oid: 16387, name: "by_data", unique: true, is_constraint: true, is_ready: false, columns: [{ name: "data", order: "DESC" }], bytes: 2345, key_prefix: "AAI" }],
+    checks: [{ name: "positive", expression: "id > 0" }],
+    foreign_keys: [{ name: "of_other", columns: ["id"], references: 16400, schema: "public", table: "other", referenced: ["id"] }],
+  },
+  rows: {
+    columns: [{ name: "id", type: "integer" }, { name: HOSTILE, type: "text" }, { name: "data", type: "bytea" }],
+    rows: [[{ string: shownText("1") }, { string: shownText(HOSTILE) }, { bytes: shownBytes(0, 255) }], [{ string: shownText("2") }, null, { bytes: shownBytes() }]],
+    next: { data: "AAGA", bytes: 3 },
+  },
+  tree: {
+    schema: "public", name: HOSTILE, tree: 17, is_shared: false, indexes: [{ oid: 16387, name: "by_data", bytes: 2345 }], active_bytes: 1000, frozen_bytes: [], compactions: [], paused: false,
+    runs: [{ level: 0, files: 1, bytes: 5000, entries: 10, listed: [{ number: 5, bytes: 5000, entries: 10, tombstones: 0, first: shownBytes(0, 1, 0x80), last: shownBytes(0, 2, 0xff), compacting: false }] }],
+  },
+};
+
+/** Opens a page of a server with tables of SQL, whose answers the test gives. */
+async function openSql(path, options = {}) {
+  const { tab, close } = await open("overview", options);
+  await tab.route("**/console/api/v1/session", async (route) => {
+    const answer = await route.fetch();
+    const session = await answer.json();
+    await route.fulfill({ response: answer, json: { ...session, sql: true, may: { ...session.may, sql_tables: true } } });
+  });
+  await tab.route(/\/console\/api\/v1\/sql\//, (route) => route.fulfill({ json: SQL[new URL(route.request().url()).pathname.split("/").at(-1)] }));
+  await tab.goto(`${url}/console/#/${path}`);
+  await tab.reload();
+  return { tab, close };
+}
+
+for (const [name, [path, text]] of Object.entries({ "sql-list": ["tables", "by_data"], "sql-table": ["tables/sql/16384", "Keys and indexes"], "sql-tree": ["tree/sql/16384", "Level 0"] })) {
+  for (const width of [1440, 390]) {
+    for (const colorScheme of ["light", "dark"]) {
+      test(`${name} at ${width} pixels, ${colorScheme}`, async () => {
+        const { tab, close } = await openSql(path, { viewport: { width, height: 900 }, colorScheme });
+        await tab.getByText(text, { exact: true }).first().waitFor();
+        await tab.waitForLoadState("networkidle");
+        if (shots) await tab.screenshot({ path: join(shots, `${name}-${width}-${colorScheme}.png`), fullPage: true });
+        await check(tab);
+        await close();
+      });
+    }
+  }
+}
+
+test("tables of SQL show their structure and rows, whatever they are called", async () => {
+  const { tab, close } = await openSql("tables");
+  const list = tab.getByRole("region", { name: "SQL tables" });
+  await list.getByRole("link", { name: /onerror/ }).first().waitFor();
+  assert.match(await list.innerText(), /<img src=x onerror=alert\(1\)>"'&\\xe2\\x80\\xae/);
+  assert.match(await list.innerText(), /declared Bigtable table/);
+  await list.getByRole("link", { name: /onerror/ }).first().click();
+  await tab.getByRole("heading", { name: "Foreign keys" }).waitFor();
+  const structure = await tab.locator(".schema").innerText();
+  assert.match(structure, /by_data\s+data DESC\s+unique constraint, being built/);
+  assert.match(structure, /by default '<b>'::text/);
+  const rows = tab.getByRole("region", { name: "Rows of the table" });
+  await rows.waitFor();
+  assert.match(await rows.innerText(), /\\x00\\xff[^]*NULL\s+empty/);
+  assert.equal(await tab.locator("main img, main script, main iframe, main b").count(), 0);
+  await tab.getByLabel("From id").fill("7");
+  await tab.getByRole("button", { name: "Show rows" }).click();
+  await tab.waitForURL(/from=7/);
+  await tab.getByRole("link", { name: "Next page" }).click();
+  await tab.waitForURL(/after=AAGA/);
+  await tab.getByRole("link", { name: "First page" }).waitFor();
+  await close();
+});
+
+test("the tree of a table of SQL is drawn by index", async () => {
+  const { tab, close } = await openSql("tree/sql/16384");
+  await tab.getByText("Rows and indexes of a table are in one tree.").waitFor();
+  await tab.getByLabel("Rows and indexes").selectOption("16387");
+  await tab.waitForURL(/index=16387/);
+  await tab.getByText(/Files that have entries of the index by_data, which takes 2.29 KiB/).waitFor();
+  await close();
+});
+
+test("a server without the door for PostgreSQL clients tells nothing of SQL tables", async () => {
+  const { tab, close } = await open("overview");
+  await tab.route("**/console/api/v1/session", async (route) => {
+    const answer = await route.fetch();
+    await route.fulfill({ response: answer, json: { ...(await answer.json()), sql: false } });
+  });
+  await tab.goto(`${url}/console/#/tables`);
+  await tab.reload();
+  await tab.getByText("people", { exact: true }).first().waitFor();
+  assert.equal(await tab.getByRole("region", { name: "SQL tables" }).count(), 0);
+  await close();
+});
+
 test("a single server has no page of a cluster", async () => {
   const { tab, close } = await open("cluster");
   await tab.getByRole("heading", { name: "Overview" }).waitFor();

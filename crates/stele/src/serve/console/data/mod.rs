@@ -2,7 +2,7 @@
 //!
 //! Cells are read by the services that answer gRPC (`client`), on behalf of the visitor: the policy,
 //! the bounds of calls and the audit log are theirs. Lists of tables come from the store, by the
-//! permissions that the same lists need by gRPC.
+//! permissions that the same lists need by gRPC. Tables of SQL are a part of their own (`sql`).
 //!
 //! Invariants:
 //! 1. An answer is bounded by rows, cells and bytes, and says when there is more.
@@ -16,6 +16,8 @@ pub(super) mod heat;
 pub(super) mod query;
 pub(super) mod rows;
 mod schema;
+#[cfg(feature = "sql")]
+pub(super) mod sql;
 pub(super) mod tables;
 pub(super) mod tree;
 mod values;

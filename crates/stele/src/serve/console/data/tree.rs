@@ -1,4 +1,4 @@
-//! The LSM tree of a tablet, level by level, with the compactions that run in it.
+//! The LSM tree of a tablet, level by level, with the compactions that run in it; or that of a table of SQL.
 
 use super::super::Console;
 use super::super::request::failure::Failure;
@@ -9,7 +9,7 @@ use super::super::request::work::{answer, within};
 use super::of_store;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use engine::{Engine, RunFiles, RunningCompaction, TreeFiles, TreeId};
+use engine::{Engine, RowRange, RunFiles, RunningCompaction, SstFile, TreeFiles, TreeId};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use tonic::Code;
 const TABLETS_MAX: usize = 500;
 const FILES_MAX: usize = 2_000;
 /// Bytes of all row keys of an answer, and of one.
-const KEYS_BYTES_MAX: usize = 1 << 20;
+pub(super) const KEYS_BYTES_MAX: usize = 1 << 20;
 const KEY_BYTES_MAX: usize = 256;
 
 /// A file of a run.
@@ -57,6 +57,16 @@ struct CompactionView {
     seconds: u64,
 }
 
+/// A tree, or the files of it that have keys of a range. Memtables and compactions are of the whole tree.
+#[derive(Debug, Serialize)]
+pub(super) struct Drawn {
+    active_bytes: u64,
+    frozen_bytes: Vec<u64>,
+    runs: Vec<Run>,
+    compactions: Vec<CompactionView>,
+    paused: bool,
+}
+
 /// The tree of a tablet.
 #[derive(Debug, Serialize)]
 struct TreeView {
@@ -64,11 +74,8 @@ struct TreeView {
     /// First keys of the first tablets.
     tablets: Vec<Shown>,
     tablet_count: usize,
-    active_bytes: u64,
-    frozen_bytes: Vec<u64>,
-    runs: Vec<Run>,
-    compactions: Vec<CompactionView>,
-    paused: bool,
+    #[serde(flatten)]
+    drawn: Drawn,
 }
 
 /// Answers with the tree of the tablet of a number, the first one that is here unless the request says another, of the table
@@ -123,24 +130,42 @@ fn told(
     tablet: usize,
     schema: &TableSchema,
 ) -> engine::Result<TreeView> {
-    let files = engine.tree(id)?.files()?;
-    let mut running = engine.compactions();
-    running.retain(|one| one.tree == id);
     let mut left = Allowance::of(KEYS_BYTES_MAX);
     let tablets = schema.tablets.iter().take(TABLETS_MAX);
     let tablets =
         tablets.map(|tablet| left.show(&tablet.start, tablet.start.len(), KEY_BYTES_MAX)).collect();
-    let runs = runs(&files, &running, &mut left);
-    Ok(TreeView {
-        tablet,
-        tablets,
-        tablet_count: schema.tablets.len(),
+    let drawn = drawn(engine, id, &RowRange::ALL, &mut left)?;
+    Ok(TreeView { tablet, tablets, tablet_count: schema.tablets.len(), drawn })
+}
+
+/// Returns the files of a tree that may have keys of a range. Blocks.
+pub(super) fn drawn(
+    engine: &Engine,
+    id: TreeId,
+    rows: &RowRange,
+    left: &mut Allowance,
+) -> engine::Result<Drawn> {
+    let mut files = engine.tree(id)?.files()?;
+    for run in &mut files.runs {
+        run.ssts.retain(|sst| has_part_of(sst, rows));
+    }
+    files.runs.retain(|run| !run.ssts.is_empty());
+    let mut running = engine.compactions();
+    running.retain(|one| one.tree == id);
+    let runs = runs(&files, &running, left);
+    Ok(Drawn {
         active_bytes: files.active_bytes,
         frozen_bytes: files.frozen_bytes,
         runs,
         compactions: running.iter().map(compaction).collect(),
         paused: engine.compactions_paused(),
     })
+}
+
+/// Returns whether the keys of a file reach into a range.
+fn has_part_of(sst: &SstFile, rows: &RowRange) -> bool {
+    let begins_before_its_end = rows.end.as_ref().is_none_or(|end| sst.first_row < *end);
+    begins_before_its_end && sst.last_row >= rows.start
 }
 
 /// Returns the runs, with as many files as an answer may list: the newest runs first.
@@ -185,7 +210,7 @@ fn compaction(one: &RunningCompaction) -> CompactionView {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::{CompactionReason, SstFile};
+    use engine::CompactionReason;
     use std::time::Duration;
 
     #[test]
@@ -206,6 +231,27 @@ mod tests {
         assert_eq!(first_here(&schema, |tree| tree >= TreeId(17)), 1);
         assert_eq!(first_here(&schema, |_| false), 0);
         assert!(elsewhere(2).message.contains("no replica of tablet 2"));
+    }
+
+    #[test]
+    fn files_that_have_keys_of_the_range_are_drawn() {
+        let rows = |start: &str, end: Option<&str>| RowRange {
+            start: Vec::from(start),
+            end: end.map(Vec::from),
+        };
+        let sst =
+            SstFile { first_row: Vec::from("c"), last_row: Vec::from("e"), ..SstFile::default() };
+        for (start, end, want) in [
+            ("", None, true),
+            ("e", None, true),
+            ("f", None, false),
+            ("", Some("c"), false),
+            ("", Some("ca"), true),
+            ("d", Some("da"), true),
+            ("ea", Some("f"), false),
+        ] {
+            assert_eq!(has_part_of(&sst, &rows(start, end)), want, "{start} {end:?}");
+        }
     }
 
     #[test]

@@ -145,3 +145,16 @@ fn the_hottest_tables_come_first_and_idle_ones_not_at_all() {
     now.extend(names.iter().map(|name| (name.as_str(), 1)));
     assert_eq!(between(0, 0, 10.0, &before, &tables(&now)).tables.len(), HOT_TABLES);
 }
+
+#[cfg(feature = "sql")]
+#[test]
+fn errors_of_sql_are_told_by_class_as_rates() {
+    let reading = |errors, refused| {
+        let errors = [("57", errors)].into();
+        let sql = Some(SqlReading { errors, refused, connections: 3, ..SqlReading::default() });
+        Reading { sql, ..Reading::default() }
+    };
+    let sample = between(0, 0, 5.0, &reading(10, 1), &reading(20, 1)).sql.unwrap();
+    assert_eq!((sample.errors_per_second["57"], sample.refused_per_second), (2.0, Some(0.0)));
+    assert_eq!(sample.connections, 3);
+}

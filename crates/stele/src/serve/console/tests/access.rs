@@ -8,16 +8,16 @@ use security::identity::create_token;
 use tokio::sync::watch;
 
 /// A server with identities, each with a token, and a policy.
-struct Secured {
-    server: Server,
-    tokens: Vec<String>,
+pub(super) struct Secured {
+    pub(super) server: Server,
+    pub(super) tokens: Vec<String>,
     _files: tempfile::TempDir,
     _hangups: watch::Sender<u64>,
 }
 
 impl Secured {
     /// Starts a server with an identity for each binding: role, resource, families.
-    async fn start(bindings: &[(&str, &str, &[&str])]) -> Self {
+    pub(super) async fn start(bindings: &[(&str, &str, &[&str])]) -> Self {
         let files = tempfile::tempdir().unwrap();
         let path = |name: &str| files.path().join(name);
         let mut tokens = Vec::new();
@@ -44,7 +44,7 @@ impl Secured {
         Self { server, tokens, _files: files, _hangups: hangups }
     }
 
-    async fn status(&self, who: usize, path: &str) -> StatusCode {
+    pub(super) async fn status(&self, who: usize, path: &str) -> StatusCode {
         self.server.get(path, Some(&self.tokens[who])).await.0
     }
 }

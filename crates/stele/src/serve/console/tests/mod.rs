@@ -3,6 +3,8 @@
 mod access;
 mod data;
 mod pages;
+#[cfg(feature = "sql")]
+mod sql;
 
 use super::super::connections::Peer;
 use super::super::security::gate::Gate;

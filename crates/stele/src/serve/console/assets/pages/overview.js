@@ -117,7 +117,7 @@ function parts(choose) {
       told = text;
       fill(advice, answer.advice.length === 0
         ? notice("good", "Everything is in order", null)
-        : answer.advice.map((one) => notice(one.severity, one.title, one.text)));
+        : answer.advice.map((one) => notice(one.severity, one.title, one.text, one.guide)));
     },
     showNow(sample) {
       fill(tiles, tilesOf(sample));

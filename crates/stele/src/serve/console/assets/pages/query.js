@@ -94,7 +94,8 @@ function rows(answer, ms) {
   ];
 }
 
-function value(of, type) {
+/** Shows a value of a result: NULL, bytes, a text or what stands for another type. */
+export function value(of, type) {
   if (of === null) return h("span", { class: "nothing" }, "NULL");
   if (of.bytes) return shown(of.bytes, 200);
   if (of.string) return shown(of.string, 400);

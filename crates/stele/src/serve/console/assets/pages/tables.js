@@ -3,12 +3,14 @@
 import { get } from "../script/api.js";
 import { encode, decode, parse, shown, text } from "../script/bytes.js";
 import { openCell } from "./cell.js";
+import { relation, relations } from "./relations.js";
 import { fill, h, notice } from "../script/dom.js";
 import { count, date, duration } from "../script/format.js";
 
 /** Shows the list of tables, or the table that the address names. */
 export function tables(root, context) {
-  if (context.parts[0]) table(root, context, context.parts[0]);
+  if (context.parts[0] === "sql") relation(root, context, context.parts[1] ?? "");
+  else if (context.parts[0]) table(root, context, context.parts[0]);
   else list(root, context);
 }
 
@@ -17,23 +19,27 @@ function short(name) {
   return parts ? { id: parts[3], instance: `${parts[1]} / ${parts[2]}` } : { id: name, instance: "" };
 }
 
-function list(root, { signal, state }) {
+function list(root, { session, signal, state }) {
   const body = h("tbody", {});
   const more = h("button", { class: "button", type: "button", hidden: true, onclick: () => load(true) }, "More tables");
   const status = h("p", { class: "card-note", role: "status" });
   const filter = h("input", { id: "filter", type: "search", placeholder: "Part of the name", autocomplete: "off", spellcheck: "false" });
+  const ofSql = session.sql && session.may.sql_tables ? relations({ signal }) : null;
   let last;
   let timer = 0;
   let turn = 0;
   filter.addEventListener("input", () => {
     clearTimeout(timer);
-    timer = setTimeout(() => load(false), 200);
+    timer = setTimeout(() => {
+      load(false);
+      ofSql?.load(filter.value);
+    }, 200);
   });
   fill(root, h("div", { class: "page-head" }, h("h1", {}, "Tables"),
     h("div", { class: "end" }, h("label", { for: "filter", class: "visually-hidden" }, "Tables whose name has"), filter)),
-    h("section", { class: "card", "aria-label": "List of tables" }, h("div", { class: "card-body" }, h("div", { class: "scroll" }, h("table", { class: "data" },
+    h("div", { class: "stack" }, h("section", { class: "card", "aria-label": "List of tables" }, ofSql ? h("div", { class: "card-head" }, h("h2", {}, "Bigtable")) : null, h("div", { class: "card-body" }, h("div", { class: "scroll" }, h("table", { class: "data" },
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Table"), h("th", { scope: "col" }, "Project / instance"), h("th", { scope: "col", class: "number" }, "Families"), h("th", { scope: "col", class: "number" }, "Tablets"))), body)),
-      status, more)));
+      status, more)), ofSql?.element));
 
   async function load(goOn) {
     const mine = ++turn;
@@ -51,6 +57,7 @@ function list(root, { signal, state }) {
     }
   }
   load(false);
+  ofSql?.load("");
 }
 
 function row(table) {

@@ -1,8 +1,8 @@
-// The LSM tree of a tablet, drawn level by level.
+// The LSM tree of a tablet, or of a table of SQL, drawn level by level.
 
 import { get } from "../script/api.js";
-import { decode, shown, text } from "../script/bytes.js";
-import { chooseTable, drawnAgain, sum } from "../script/choice.js";
+import { decode, escaped, shown, text } from "../script/bytes.js";
+import { chooseTable, drawnAgain, sum, tableAddress } from "../script/choice.js";
 import { fill, h, notice, s, segments } from "../script/dom.js";
 import { bytes, count, duration, percent } from "../script/format.js";
 
@@ -13,9 +13,10 @@ const MEANINGS = ["fresh runs, newest on top", "larger runs", "the last run"];
 const EVERY_MS = 5000;
 
 /** Shows the page in `root`. Returns what stops it. */
-export function tree(root, { parts, query, signal, state }) {
-  const chosen = parts[0] ?? "";
-  const tablet = query.get("tablet") ?? "0";
+export function tree(root, { parts, query, session, signal, state }) {
+  const ofSql = parts[0] === "sql";
+  const chosen = ofSql ? `sql/${parts[1] ?? ""}` : parts[0] ?? "";
+  const tablet = ofSql ? query.get("index") ?? "" : query.get("tablet") ?? "0";
   const table = h("select", { id: "table" });
   const tablets = h("select", { id: "tablet" });
   const body = h("div", {});
@@ -25,44 +26,59 @@ export function tree(root, { parts, query, signal, state }) {
   fill(root, h("div", { class: "page-head" }, h("h1", {}, "LSM tree"),
     h("div", { class: "end" },
       h("label", { for: "table", class: "visually-hidden" }, "Table"), table,
-      h("label", { for: "tablet", class: "visually-hidden" }, "Tablet"), tablets,
+      h("label", { for: "tablet", class: "visually-hidden" }, ofSql ? "Rows and indexes" : "Tablet"), tablets,
       segments("Width of a file", [["keys", "By keys"], ["bytes", "By size"]], by, (next) => {
         by = next;
         draw();
       }))),
   body);
-  const go = () => (location.hash = `#/tree/${encodeURIComponent(table.value)}${tablets.value && tablets.value !== "0" ? `?tablet=${tablets.value}` : ""}`);
-  table.addEventListener("change", () => {
-    tablets.value = "0";
-    go();
-  });
-  tablets.addEventListener("change", go);
+  const go = (part) => (location.hash = `${tableAddress("tree", table.value)}${part && part !== "0" ? `?${ofSql ? "index" : "tablet"}=${part}` : ""}`);
+  table.addEventListener("change", () => go(""));
+  tablets.addEventListener("change", () => go(tablets.value));
 
   function draw() {
     if (!told) return;
     const width = Math.max(280, body.clientWidth - 30);
-    fill(body, summary(told), told.compactions.length > 0 ? running(told.compactions) : null,
+    fill(body, summary(told), ofSql ? sqlNote(told, tablet) : null, told.compactions.length > 0 ? running(told.compactions) : null,
       h("div", { class: "levels" }, [0, 1, 2].map((level) => levelView(told, level, by, width))));
   }
 
   async function load() {
     try {
-      told = await get("/tree", { name: chosen, tablet }, signal);
-      fill(tablets, Array.from({ length: told.tablets.length }, (_, at) => h("option", { value: at, selected: String(at) === tablet },
-        at === 0 ? "Tablet 0" : `Tablet ${at}, from ${text(decode(told.tablets[at].data)).slice(0, 40)}`)));
-      tablets.hidden = told.tablets.length < 2;
+      told = ofSql ? await get("/sql/tree", { oid: parts[1], index: tablet || undefined }, signal) : await get("/tree", { name: chosen, tablet }, signal);
+      const choices = ofSql ? indexChoices(told) : tabletChoices(told);
+      fill(tablets, choices.map(([value, title]) => h("option", { value, selected: value === tablet }, title)));
+      tablets.hidden = choices.length < 2;
       if (!body.contains(document.activeElement)) draw();
       state("good", "Serving");
       timer = setTimeout(load, EVERY_MS);
     } catch (error) {
       if (error.name === "AbortError") return;
-      fill(body, notice(error.status === 403 ? "note" : "critical", "The tree cannot be shown", error.message));
+      fill(body, notice([403, 409].includes(error.status) ? "note" : "critical", "The tree cannot be shown", error.message));
     }
   }
   tablets.hidden = true;
 
-  chooseTable(table, { page: "tree", chosen, body, signal, load });
+  chooseTable(table, { page: "tree", chosen, body, signal, load, sql: session.sql && session.may.sql_tables });
   return drawnAgain(draw, () => clearTimeout(timer));
+}
+
+function tabletChoices(told) {
+  return told.tablets.map((start, at) => [String(at), at === 0 ? "Tablet 0" : `Tablet ${at}, from ${text(decode(start.data)).slice(0, 40)}`]);
+}
+
+function indexChoices(told) {
+  return [["", "Rows and indexes"], ...told.indexes.map((one) => [String(one.oid), `Index ${escaped(one.name)}`])];
+}
+
+/** Returns what is different in the tree of a table of SQL. */
+function sqlNote(told, index) {
+  const one = told.indexes.find((known) => String(known.oid) === index);
+  const texts = [
+    one ? `Files that have entries of the index ${escaped(one.name)}, which takes ${bytes(one.bytes)} of them. Memtables and compactions are of the whole tree.` : "Rows and indexes of a table are in one tree.",
+    told.is_shared ? "All tables of SQL on a cluster share the tree; files that have keys of this one are drawn." : "Two bytes at the beginning of a key tell rows and indexes apart.",
+  ];
+  return h("p", { class: "card-note page-note" }, texts.join(" "));
 }
 
 function summary(told) {

@@ -103,6 +103,17 @@ export function shown(of, most = Infinity) {
   return element;
 }
 
+/** Returns a text of others, such as a name, with escapes for what a reader could not see or would be misled by. */
+export function escaped(name) {
+  return text(new TextEncoder().encode(name));
+}
+
+/** Returns an element that shows a text of others with its escapes. */
+export function named(name) {
+  const parts = pieces(new TextEncoder().encode(name));
+  return fill(h("bdi", {}), parts.map((piece) => (piece.escaped ? h("span", { class: "escape" }, piece.text) : piece.text)));
+}
+
 /** Returns a dump of bytes: offset, sixteen bytes, and their letters. */
 export function dump(bytes) {
   const lines = [];

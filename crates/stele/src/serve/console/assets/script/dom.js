@@ -51,9 +51,10 @@ export function icon(name) {
   return s("svg", { viewBox: "0 0 16 16", fill: "none", stroke: "currentColor", "stroke-width": 1.5, "stroke-linecap": "round", "stroke-linejoin": "round", "aria-hidden": "true" }, s("path", { d: ICONS[name] ?? "" }));
 }
 
-/** Returns a message with a tone: good, note, warning or critical. */
-export function notice(tone, title, text) {
-  return h("div", { class: "notice", "data-tone": tone }, icon(tone), h("strong", {}, title), text ? h("p", {}, text) : null);
+/** Returns a message with a tone: good, note, warning or critical; `guide` names a place that tells more. */
+export function notice(tone, title, text, guide) {
+  return h("div", { class: "notice", "data-tone": tone }, icon(tone), h("strong", {}, title), text ? h("p", {}, text) : null,
+    guide ? h("p", {}, "More in ", h("code", {}, guide)) : null);
 }
 
 /** Returns buttons of which one is pressed; `choose` gets the value of the one that is pressed next. */

@@ -1,0 +1,99 @@
+//! Tables of SQL: their list, their structure, their trees, and pages of their rows.
+//!
+//! They are read from the catalog and by scans of the relational layer, and never by a text of SQL.
+//!
+//! Invariants:
+//! 1. A visitor needs the permissions of [`LIST`] and [`READ`]. On a server without identities, and only
+//!    there, one sees what a client of the same machine sees who gives no password: nothing, once each
+//!    superuser has one.
+//! 2. Each answer is bounded, and says when there is more.
+//! 3. Only the node that has the database answers.
+
+pub(in super::super) mod list;
+pub(in super::super) mod rows;
+pub(in super::super) mod structure;
+pub(in super::super) mod tree;
+
+use super::super::Console;
+use super::super::request::failure::Failure;
+use super::super::request::guard::Visitor;
+use super::super::request::params::Params;
+use ::relational::{Catalog, Database, Error, SqlState, Table};
+use ::sql::Seat;
+use std::sync::Arc;
+use tonic::Code;
+
+/// Permission on names, columns and sizes.
+pub(in super::super) const LIST: &str = "stele.sqlTables.list";
+/// Permission on rows, and on the keys that files begin and end with.
+const READ: &str = "stele.sqlTables.readRows";
+
+/// Returns the database, if this server has it now.
+fn database(console: &Console) -> Result<Arc<Database>, Failure> {
+    let Some(seat) = console.server.sql_seat() else {
+        return Err(match console.server.store() {
+            None => Failure::opening(),
+            Some(_) => Failure::new(Code::NotFound, "the server does not serve PostgreSQL clients"),
+        });
+    };
+    match &*seat.borrow() {
+        Seat::Here(door) => Ok(Arc::clone(door.database())),
+        Seat::At(address) => {
+            let text = format!(
+                "another node leads the database of SQL; ask the console of the node that serves \
+                 PostgreSQL clients at {address}"
+            );
+            Err(Failure::new(Code::FailedPrecondition, text))
+        }
+        Seat::Unknown => {
+            let text = "no node is known to lead the database of SQL; retry soon";
+            Err(Failure::new(Code::Unavailable, text))
+        }
+    }
+}
+
+/// Refuses a visitor whom the server does not know, if no superuser may enter without a password.
+fn check_passwords(catalog: &Catalog, visitor: &Visitor) -> Result<(), Failure> {
+    let is_open =
+        catalog.roles().any(|role| role.superuser && role.login && role.password.is_none());
+    if visitor.name().is_some() || is_open {
+        return Ok(());
+    }
+    let text = "the superusers of SQL have passwords, and this server knows no identities: use psql, or \
+                set --identities or --tls-client-ca (docs/security.md)";
+    Err(Failure::new(Code::PermissionDenied, text))
+}
+
+/// Returns the number of an object of the catalog, if the request has it.
+fn number(params: &Params, name: &str) -> Result<Option<u32>, Failure> {
+    let number = params.number(name, u64::from(u32::MAX))?;
+    Ok(number.and_then(|number| u32::try_from(number).ok()))
+}
+
+/// Returns the number of a relation, which has to be there.
+fn oid(params: &Params) -> Result<u32, Failure> {
+    params.required("oid")?;
+    number(params, "oid")?.ok_or_else(|| Failure::parameter("oid", "is missing"))
+}
+
+fn table_of(catalog: &Catalog, oid: u32) -> Result<&Arc<Table>, Failure> {
+    catalog.table(oid).ok_or_else(|| missing(oid))
+}
+
+fn missing(oid: u32) -> Failure {
+    Failure::new(Code::NotFound, format!("SQL has no relation with the number {oid} any more"))
+}
+
+/// Returns the failure that an error of the relational layer is.
+fn of_sql(error: &Error) -> Failure {
+    let code = match error.state.code() {
+        "40001" | "57P03" => Code::Unavailable,
+        "42P01" | "42704" => Code::NotFound,
+        "57014" => Code::DeadlineExceeded,
+        "XX001" | "XX002" => Code::DataLoss,
+        state if state.starts_with("22") || state.starts_with("54") => Code::InvalidArgument,
+        _ if error.state == SqlState::FEATURE_NOT_SUPPORTED => Code::InvalidArgument,
+        _ => Code::Internal,
+    };
+    Failure::new(code, error.message.clone())
+}
