@@ -120,7 +120,7 @@ fn lower(table: &Table, asked: &Asked) -> Result<Bound<Vec<Value>>, Failure> {
         let wrong =
             || Failure::parameter("after", "is no key of this table; begin at its first row");
         return match table.layout.key.decode(&asked.after) {
-            Ok((values, rest)) if rest.is_empty() => Ok(Bound::Excluded(values)),
+            Ok((values, [])) => Ok(Bound::Excluded(values)),
             _ => Err(wrong()),
         };
     }
