@@ -15,7 +15,8 @@ pub(super) const REFERER: usize = 14;
 
 const WATCH: u64 = 0x7761_7463_6830_0001;
 const COLORS: [&str; 8] = ["5", "S", "T", "D", "E", "o", "F", "g"];
-const CATEGORIES: i16 = 12_000;
+const CATEGORIES: u64 = 17_000;
+const REGIONS: u64 = 900;
 
 /// Makes `row` row `number` of the table.
 pub(super) fn fill(hits: &Hits, number: u64, row: &mut Row) {
@@ -23,7 +24,7 @@ pub(super) fn fill(hits: &Hits, number: u64, row: &mut Row) {
     let mut hit = hits.model.hit(number);
     let time = hits.model.event_time(number);
     event(hits, &hit, (number, time), row);
-    addresses(hits, &mut hit, row);
+    addresses(hits, &hit, row);
     browser(&hit, row);
     search(hits, &mut hit, row);
     window(&mut hit, time, row);
@@ -53,18 +54,25 @@ fn event(hits: &Hits, hit: &Hit, (number, time): (u64, i64), row: &mut Row) {
 }
 
 /// URL to URLRegionID.
-fn addresses(hits: &Hits, hit: &mut Hit, row: &mut Row) {
+fn addresses(hits: &Hits, hit: &Hit, row: &mut Row) {
     let words = &hits.model.words;
     row.text_by(|out| hit.append_url(words, out));
-    let has_referer = !row.text_by(|out| hit.append_referer(words, out)).is_empty();
+    row.text_by(|out| hit.append_referer(words, out));
     row.small(hit.refresh.into());
-    let category = between(&mut hit.random, 0, CATEGORIES);
-    let known = has_referer && category % 3 > 0;
-    row.small(if known { category } else { 0 });
-    row.integer(if known { i32::from(category % 900) } else { 0 });
-    let site_category = (mix(hit.site.counter.into()) % CATEGORIES.unsigned_abs() as u64) as i16;
-    row.small(site_category);
-    row.integer(i32::from(site_category % 900));
+    for counter in [hit.referer_counter(), Some(hit.site.counter)] {
+        let (category, region) = counter.map_or((0, 0), subject);
+        row.small(category);
+        row.integer(region);
+    }
+}
+
+/// Returns category and region of a site.
+fn subject(counter: u32) -> (i16, i32) {
+    let bits = mix(counter.into());
+    if bits.is_multiple_of(3) {
+        return (0, 0);
+    }
+    ((bits % CATEGORIES) as i16, ((bits >> 32) % REGIONS) as i32)
 }
 
 /// ResolutionWidth to MobilePhoneModel.

@@ -2,10 +2,10 @@
 //! and its busy hours.
 
 /// Days from 1970-01-01 to 2013-07-01.
-pub(crate) const FIRST_DAY: i64 = 15_887;
+pub(super) const FIRST_DAY: i64 = 15_887;
 
 /// Days of July.
-pub(crate) const DAYS: i64 = 31;
+pub(super) const DAYS: i64 = 31;
 
 /// Rows of each hour of a day, relative to each other.
 const HOURS: [u64; 24] =

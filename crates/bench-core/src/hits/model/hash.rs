@@ -7,10 +7,10 @@ use super::words::Vocabulary;
 use crate::random::mix;
 
 /// The hash of the home page of counter 62, which query 40 looks for among the referers.
-pub(crate) const HOME_HASH: i64 = 3_594_120_000_172_545_465;
+pub(super) const HOME_HASH: i64 = 3_594_120_000_172_545_465;
 
 /// The hash of the front page of counter 62, which query 41 looks for.
-pub(crate) const FRONT_HASH: i64 = 2_868_770_270_353_813_622;
+pub(super) const FRONT_HASH: i64 = 2_868_770_270_353_813_622;
 
 /// Addresses whose hashes are given.
 #[derive(Debug)]

@@ -84,6 +84,14 @@ impl Hit {
         }
     }
 
+    /// Returns the counter of the site that the page before belongs to, if it is a page of a site.
+    pub(crate) fn referer_counter(&self) -> Option<u32> {
+        match &self.referer {
+            Referer::Page(site, _) => Some(site.counter),
+            Referer::None | Referer::Results | Referer::Social => None,
+        }
+    }
+
     /// Returns true if the visitor came from a search engine.
     pub(crate) fn searched(&self) -> bool {
         self.entry && self.visit.source == Source::Search
@@ -169,7 +177,7 @@ fn suffix(from_google: bool, page: u64, random: &mut SplitMix64) -> Suffix {
     }
     match draw {
         0..3 => Suffix::Translated,
-        3..2_200 if page > super::site::FRONT => Suffix::Session,
+        3..1_000 if page > super::site::FRONT => Suffix::Session,
         _ => Suffix::None,
     }
 }

@@ -15,14 +15,14 @@ mod visit;
 mod visitor;
 mod words;
 
-pub(super) use clock::{DAYS, FIRST_DAY};
 pub(super) use draw::{between, chance};
-pub(super) use hash::{FRONT_HASH, HOME_HASH};
 pub(super) use hit::Hit;
 pub(super) use phrase::append_phrase;
-pub(super) use visit::{KNOWN_COUNTER, Source};
-pub(super) use visitor::{KNOWN_USER, positive};
+pub(super) use visit::Source;
+pub(super) use visitor::positive;
 
+use crate::random::{SplitMix64, mix};
+use visit::Visit;
 use words::Vocabulary;
 
 const KIND_ROW: u64 = 0x726f_7730_3030_3031;
@@ -45,9 +45,15 @@ impl Model {
 
     /// Returns the hit of a row.
     pub(super) fn hit(&self, row: u64) -> Hit {
-        let mut random = draw::generator(crate::random::mix(self.seed ^ KIND_ROW), row);
-        let visit = visit::Visit::of_row(self.seed, row, &mut random);
+        let (visit, random) = self.visit(row);
         Hit::of(visit, random)
+    }
+
+    /// Returns the visit of a row, and the generator that draws the rest of the row.
+    pub(super) fn visit(&self, row: u64) -> (Visit, SplitMix64) {
+        let mut random = draw::generator(mix(self.seed ^ KIND_ROW), row);
+        let visit = Visit::of_row(self.seed, row, &mut random);
+        (visit, random)
     }
 
     /// Returns the time of a row in seconds since 1970-01-01 00:00:00.

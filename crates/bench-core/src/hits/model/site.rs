@@ -13,10 +13,10 @@ const KIND_SITE: u64 = 0x7369_7465;
 const KIND_PAGE: u64 = 0x7061_6765;
 
 /// The page at the root of a site.
-pub(crate) const HOME: u64 = 0;
+pub(super) const HOME: u64 = 0;
 
 /// The page of a site that is shown most often.
-pub(crate) const FRONT: u64 = 1;
+pub(super) const FRONT: u64 = 1;
 
 /// The form of the addresses of a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Site {
     pub(crate) fn of(counter: u32) -> Self {
         let mut random = generator(KIND_SITE, counter.into());
         let style = [Style::Words, Style::Query, Style::Folders][random.below(3) as usize];
-        let (pages, utf8) = (400 << random.below(10), chance(&mut random, 6_500));
+        let (pages, utf8) = (100 << random.below(10), chance(&mut random, 6_500));
         Self { counter, utf8, names: random, style, pages }
     }
 

@@ -19,7 +19,7 @@ const SHORT: u64 = 2;
 const SPREAD: u64 = 2_000;
 
 /// The counter that queries 36 to 42 look for.
-pub(crate) const KNOWN_COUNTER: u32 = 62;
+pub(super) const KNOWN_COUNTER: u32 = 62;
 
 const KIND: u64 = 0x7669_7369_7430_0001;
 

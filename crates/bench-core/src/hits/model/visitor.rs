@@ -8,7 +8,7 @@ use crate::random::mix;
 pub(super) const VISITORS: u64 = 30_000_000;
 
 /// The visitor whom query 19 looks for. Rank 1 has about 0.08 % of the visits.
-pub(crate) const KNOWN_USER: (u64, i64) = (1, 435_090_932_899_640_449);
+pub(super) const KNOWN_USER: (u64, i64) = (1, 435_090_932_899_640_449);
 
 const KIND: u64 = 0x7669_7369_746f_7231;
 
