@@ -3,16 +3,7 @@
 use bench_core::hits::{Hits, TextForm, create_table, queries};
 use clap::Parser;
 use std::io::{self, ErrorKind, Write};
-use std::ops::Range;
 use std::process::ExitCode;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread;
-
-/// Rows that a thread makes at once, about 3 MB of text.
-const BLOCK_ROWS: u64 = 4_096;
-
-/// Blocks of a thread that wait to be written.
-const WAITING_BLOCKS: usize = 2;
 
 /// Writes the table `hits` of ClickBench to standard output: 105 columns of hits on web pages in
 /// July 2013, in the order of their times. The rows are made, not the public data; the same seed and
@@ -61,50 +52,11 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments, out: &mut impl Write) -> io::Result<()> {
     if arguments.table {
-        return write!(out, "{};", create_table("hits").trim_end());
+        return writeln!(out, "{}", create_table("hits"));
     }
     if arguments.queries {
         return queries().iter().try_for_each(|query| writeln!(out, "{query};"));
     }
     let form = if arguments.csv { TextForm::Csv } else { TextForm::Tsv };
-    write_rows(&Hits::new(arguments.seed, arguments.rows), form, arguments.threads, out)
-}
-
-/// Writes all rows. Thread `i` of `n` makes blocks `i`, `i + n` and so on, so the blocks are written
-/// in order by taking one of each thread in turn.
-fn write_rows(hits: &Hits, form: TextForm, threads: u16, out: &mut impl Write) -> io::Result<()> {
-    thread::scope(|scope| {
-        let receivers: Vec<Receiver<Vec<u8>>> = (0..threads)
-            .map(|first| {
-                let (sender, receiver) = sync_channel(WAITING_BLOCKS);
-                scope.spawn(move || make_blocks(hits, form, (first, threads), &sender));
-                receiver
-            })
-            .collect();
-        // The receivers are dropped at an error, which ends the threads.
-        for receiver in receivers.iter().cycle() {
-            let Ok(block) = receiver.recv() else { break };
-            out.write_all(&block)?;
-        }
-        out.flush()
-    })
-}
-
-fn make_blocks(
-    hits: &Hits,
-    form: TextForm,
-    (first, threads): (u16, u16),
-    sender: &SyncSender<Vec<u8>>,
-) {
-    let step = BLOCK_ROWS * u64::from(threads);
-    let mut start = BLOCK_ROWS * u64::from(first);
-    while start < hits.rows() {
-        let range: Range<u64> = start..hits.rows().min(start + BLOCK_ROWS);
-        let mut block = Vec::new();
-        let written = hits.write(form, range, &mut block);
-        if written.is_err() || sender.send(block).is_err() {
-            return;
-        }
-        start += step;
-    }
+    Hits::new(arguments.seed, arguments.rows).write_all(form, arguments.threads, out)
 }

@@ -53,13 +53,13 @@ pub struct Column {
 pub const SORT_KEY: [&str; 5] = ["CounterID", "EventDate", "UserID", "EventTime", "WatchID"];
 
 /// Returns the statement that creates the table under the name `table`, in PostgreSQL's dialect. The
-/// name is written as it is. The table has no primary key.
+/// name is written as it is. The table has no primary key. The last sign is a semicolon.
 pub fn create_table(table: &str) -> String {
     let columns = COLUMNS.map(|column| {
         let Column { name, column_type } = column;
         format!("    {name} {} NOT NULL", column_type.sql())
     });
-    format!("CREATE TABLE {table} (\n{}\n);\n", columns.join(",\n"))
+    format!("CREATE TABLE {table} (\n{}\n);", columns.join(",\n"))
 }
 
 const fn column(name: &'static str, column_type: ColumnType) -> Column {

@@ -45,7 +45,7 @@ impl Site {
     pub(crate) fn of(counter: u32) -> Self {
         let mut random = generator(KIND_SITE, counter.into());
         let style = [Style::Words, Style::Query, Style::Folders][random.below(3) as usize];
-        let (pages, utf8) = (100 << random.below(10), chance(&mut random, 6_500));
+        let (pages, utf8) = (40 << random.below(10), chance(&mut random, 6_500));
         Self { counter, utf8, names: random, style, pages }
     }
 
