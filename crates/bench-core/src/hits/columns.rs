@@ -6,11 +6,11 @@ use ColumnType::{BigInt, Char, Date, Integer, SmallInt, Text, Timestamp, VarChar
 /// The type of a column, by its name in PostgreSQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColumnType {
-    /// 16 bits, signed.
+    /// A signed integer of 16 bits.
     SmallInt,
-    /// 32 bits, signed.
+    /// A signed integer of 32 bits.
     Integer,
-    /// 64 bits, signed.
+    /// A signed integer of 64 bits.
     BigInt,
     /// A day without a time.
     Date,
@@ -20,7 +20,7 @@ pub enum ColumnType {
     Char,
     /// Text of at most 255 characters.
     VarChar,
-    /// Text of any length.
+    /// Text whose length is not limited.
     Text,
 }
 

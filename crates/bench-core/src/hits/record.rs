@@ -37,7 +37,7 @@ pub(super) fn fill(hits: &Hits, number: u64, row: &mut Row) {
     row.finish();
 }
 
-/// WatchID to UserAgent.
+/// Adds the columns from WatchID to UserAgent.
 fn event(hits: &Hits, hit: &Hit, (number, time): (u64, i64), row: &mut Row) {
     let visitor = &hit.visitor;
     row.big(positive(mix(number ^ mix(hits.seed ^ WATCH))));
@@ -53,7 +53,7 @@ fn event(hits: &Hits, hit: &Hit, (number, time): (u64, i64), row: &mut Row) {
     row.smalls(&[i16::from(hit.site.counter == 3_922), visitor.system, visitor.agent.0]);
 }
 
-/// URL to URLRegionID.
+/// Adds the columns from URL to URLRegionID.
 fn addresses(hits: &Hits, hit: &Hit, row: &mut Row) {
     let words = &hits.model.words;
     row.text_by(|out| hit.append_url(words, out));
@@ -75,7 +75,7 @@ fn subject(counter: u32) -> (i16, i32) {
     ((bits % CATEGORIES) as i16, ((bits >> 32) % REGIONS) as i32)
 }
 
-/// ResolutionWidth to MobilePhoneModel.
+/// Adds the columns from ResolutionWidth to MobilePhoneModel.
 fn browser(hit: &Hit, row: &mut Row) {
     let visitor = &hit.visitor;
     row.smalls(&[visitor.screen.0, visitor.screen.1, visitor.screen_depth]);
@@ -91,7 +91,7 @@ fn browser(hit: &Hit, row: &mut Row) {
     row.text(visitor.phone.1);
 }
 
-/// Params to AdvEngineID.
+/// Adds the columns from Params to AdvEngineID.
 fn search(hits: &Hits, hit: &mut Hit, row: &mut Row) {
     let words = &hits.model.words;
     if chance(&mut hit.random, 700) {
@@ -112,7 +112,7 @@ fn search(hits: &Hits, hit: &mut Hit, row: &mut Row) {
     row.small(if advertised { hit.visit.advertiser } else { 0 });
 }
 
-/// IsArtifical to SilverlightVersion4.
+/// Adds the columns from IsArtifical to SilverlightVersion4.
 fn window(hit: &mut Hit, time: i64, row: &mut Row) {
     row.small(chance(&mut hit.random, 150).into());
     let (width, height) = hit.visitor.screen;
@@ -131,7 +131,7 @@ fn window(hit: &mut Hit, time: i64, row: &mut Row) {
     row.small(0);
 }
 
-/// PageCharset to HitColor.
+/// Adds the columns from PageCharset to HitColor.
 fn page_kind(hit: &mut Hit, row: &mut Row) {
     row.text(if hit.site.utf8 { "utf-8" } else { "windows-1251" });
     row.integer(if hit.site.utf8 { 291 } else { 1_601 });
@@ -150,7 +150,7 @@ fn page_kind(hit: &mut Hit, row: &mut Row) {
     row.text(COLORS[random.below(COLORS.len() as u64) as usize]);
 }
 
-/// LocalEventTime to BrowserCountry.
+/// Adds the columns from LocalEventTime to BrowserCountry.
 fn person(hit: &mut Hit, time: i64, row: &mut Row) {
     let visitor = &hit.visitor;
     row.timestamp(time + i64::from(visitor.zone_minutes - 240) * 60);
@@ -165,11 +165,11 @@ fn person(hit: &mut Hit, time: i64, row: &mut Row) {
     row.text(hit.visitor.language.1);
 }
 
-/// SocialNetwork to FetchTiming.
+/// Adds the columns from SocialNetwork to FetchTiming.
 fn timings(hit: &mut Hit, row: &mut Row) {
     let random = &mut hit.random;
     let social = chance(random, 20);
-    row.text(if social { "vkontakte" } else { "" });
+    row.text(if social { "network-1" } else { "" });
     row.text(if social { "like" } else { "" });
     row.small(if chance(random, 30) { 404 } else { 0 });
     let timed = chance(random, 3_500);
@@ -180,7 +180,7 @@ fn timings(hit: &mut Hit, row: &mut Row) {
     }
 }
 
-/// SocialSourceNetworkID to ParamCurrencyID.
+/// Adds the columns from SocialSourceNetworkID to ParamCurrencyID.
 fn social_and_money(hit: &mut Hit, row: &mut Row) {
     let social = hit.entry && hit.visit.source == Source::Social;
     row.small(if social { 1 + (hit.visit.bits % 4) as i16 } else { 0 });
@@ -200,7 +200,7 @@ fn social_and_money(hit: &mut Hit, row: &mut Row) {
     row.small(if order { 643 } else { 0 });
 }
 
-/// OpenstatServiceName to FromTag.
+/// Adds the columns from OpenstatServiceName to FromTag.
 fn tags(hit: &mut Hit, row: &mut Row) {
     let number = hit.visit.bits % 5_000;
     if hit.entry && hit.visit.source == Source::Ad {
@@ -225,7 +225,7 @@ fn tags(hit: &mut Hit, row: &mut Row) {
     row.text(if chance(&mut hit.random, 60) { "rss" } else { "" });
 }
 
-/// HasGCLID to CLID.
+/// Adds the columns from HasGCLID to CLID.
 fn hashes(hits: &Hits, hit: &mut Hit, row: &mut Row) {
     row.small(hit.campaign().into());
     for index in [REFERER, URL] {

@@ -12,9 +12,9 @@ pub enum Value<'a> {
     Integer(i32),
     /// A value of a [`ColumnType::BigInt`].
     BigInt(i64),
-    /// Days since 1970-01-01.
+    /// A day, in days since 1970-01-01.
     Date(i32),
-    /// Seconds since 1970-01-01 00:00:00.
+    /// A time, in seconds since 1970-01-01 00:00:00.
     Timestamp(i64),
     /// Text of any of the three text types.
     Text(&'a str),

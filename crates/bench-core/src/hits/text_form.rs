@@ -72,8 +72,7 @@ fn append_integer(value: i64, out: &mut Vec<u8>) {
     append_digits(value.unsigned_abs(), out);
 }
 
-/// Appends `value` in decimal.
-pub(super) fn append_digits(mut value: u64, out: &mut Vec<u8>) {
+fn append_digits(mut value: u64, out: &mut Vec<u8>) {
     let mut digits = [0; 20];
     let mut at = digits.len();
     loop {

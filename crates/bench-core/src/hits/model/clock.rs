@@ -4,7 +4,7 @@
 /// Days from 1970-01-01 to 2013-07-01.
 pub(super) const FIRST_DAY: i64 = 15_887;
 
-/// Days of July.
+/// Number of days of the table.
 pub(super) const DAYS: i64 = 31;
 
 /// Rows of each hour of a day, relative to each other.

@@ -24,7 +24,7 @@ enum Referer {
     Social,
 }
 
-/// What an address has behind that of its page.
+/// The end of an address, behind the address of its page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Suffix {
     None,
@@ -120,7 +120,7 @@ impl Hit {
         }
     }
 
-    /// Appends the address of the page before; nothing if there is none.
+    /// Appends the address of the page before; nothing if the visitor came from no page.
     pub(crate) fn append_referer(&self, words: &Vocabulary, out: &mut String) {
         match &self.referer {
             Referer::None => {}

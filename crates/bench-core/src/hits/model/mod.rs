@@ -27,7 +27,7 @@ use words::Vocabulary;
 
 const KIND_ROW: u64 = 0x726f_7730_3030_3031;
 
-/// What all rows of a seed share.
+/// The world, and the seed that decides which of its things meet.
 #[derive(Debug)]
 pub(super) struct Model {
     seed: u64,

@@ -3,7 +3,7 @@
 use super::draw::generator;
 use super::words::{Script, Vocabulary};
 
-/// Number of phrases.
+/// Number of phrases that exist.
 pub(super) const PHRASES: u64 = 12_000_000;
 
 const KIND: u64 = 0x7068_7261_7365_0001;

@@ -21,11 +21,11 @@ pub(super) const FRONT: u64 = 1;
 /// The form of the addresses of a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Style {
-    /// `section/some-words-123.html`
+    /// Words in folders, as in `section/word/some-words-123.html`.
     Words,
-    /// `index.php?topic=word&id=123`
+    /// Words in a query, as in `index.php?topic=word&id=123`.
     Query,
-    /// `section/word/123/?page=2`
+    /// Words as folders, as in `word/word/123/?page=2`.
     Folders,
 }
 

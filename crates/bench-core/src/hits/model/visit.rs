@@ -38,7 +38,7 @@ pub(crate) enum Source {
     Link,
     /// The result page of a search engine.
     Search,
-    /// An advertisement.
+    /// An advertisement on another site.
     Ad,
     /// A page that the visitor had saved.
     Saved,
@@ -73,10 +73,10 @@ const ADVERTISERS: Shares<i16> = Shares::new(&[
     (15, 53),
 ]);
 
-/// A visit.
+/// A visit of a visitor to a site.
 #[derive(Debug, Clone)]
 pub(crate) struct Visit {
-    /// Rank of the visitor.
+    /// Rank of the visitor who comes.
     pub(crate) visitor: u64,
     pub(crate) counter: u32,
     pub(crate) source: Source,

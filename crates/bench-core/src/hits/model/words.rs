@@ -9,7 +9,7 @@ const WORDS: u64 = 4_096;
 
 const KIND: u64 = 0x776f_7264;
 
-/// Syllables in both scripts.
+/// Syllables of words in both scripts.
 const SYLLABLES: [(&str, &str); 48] = [
     ("ка", "ka"),
     ("ро", "ro"),
@@ -86,7 +86,7 @@ const ENDS: [(&str, &str); 16] = [
 pub(super) enum Script {
     /// Two bytes a letter in UTF-8.
     Cyrillic,
-    /// ASCII, for addresses.
+    /// One byte a letter; for addresses.
     Latin,
 }
 
@@ -116,7 +116,7 @@ pub(crate) struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// Makes the words.
+    /// Makes all words, which takes about a millisecond.
     pub(super) fn new() -> Self {
         let mut words = Self { cyrillic: Words::new(), latin: Words::new() };
         for number in 0..WORDS {
