@@ -1,6 +1,6 @@
 //! `hits`: writes the table `hits` of ClickBench, made from a seed, to standard output.
 
-use bench_core::hits::{Hits, TextForm, create_table, queries};
+use bench_core::hits::{Hits, TextForm, create_table};
 use clap::Parser;
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
@@ -14,7 +14,6 @@ use std::process::ExitCode;
 ///   hits --rows 1000000 > hits.tsv
 ///   hits --table | psql
 ///   hits --rows 1000000 | psql -c 'COPY hits FROM STDIN'
-///   hits --queries | psql
 #[derive(Debug, Parser)]
 #[command(name = "hits", verbatim_doc_comment)]
 struct Arguments {
@@ -31,11 +30,8 @@ struct Arguments {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
     /// Writes the statement that creates the table, and no rows.
-    #[arg(long, conflicts_with_all = ["rows", "seed", "csv", "threads", "queries"])]
-    table: bool,
-    /// Writes the 43 queries, one a line, and no rows.
     #[arg(long, conflicts_with_all = ["rows", "seed", "csv", "threads"])]
-    queries: bool,
+    table: bool,
 }
 
 fn main() -> ExitCode {
@@ -53,9 +49,6 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments, out: &mut impl Write) -> io::Result<()> {
     if arguments.table {
         return writeln!(out, "{}", create_table("hits"));
-    }
-    if arguments.queries {
-        return queries().iter().try_for_each(|query| writeln!(out, "{query};"));
     }
     let form = if arguments.csv { TextForm::Csv } else { TextForm::Tsv };
     Hits::new(arguments.seed, arguments.rows).write_all(form, arguments.threads, out)

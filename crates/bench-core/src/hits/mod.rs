@@ -1,15 +1,14 @@
-//! The table `hits` of ClickBench, made from a seed: 105 columns of hits on web pages, and the 43
-//! queries over them. `docs/hits.md` gives the distributions and how they differ from the public data.
+//! The table `hits` of ClickBench, made from a seed: 105 columns of hits on web pages.
+//! `docs/hits.md` gives the distributions and how they differ from the public data.
 //!
 //! 1. Row `r` is a function of the seed, `r` and, by its time, of the number of rows. So all ranges of
 //!    rows can be made in any order and by many threads, and the bytes are the same.
 //! 2. Rows come in the order of `EventTime`.
-//! 3. All 43 queries select rows of a table of 1,000,000 rows or more.
+//! 3. All 43 queries of ClickBench select rows of a table of 1,000,000 rows or more.
 
 mod columns;
 mod model;
 mod parallel;
-mod queries;
 mod record;
 mod row;
 #[cfg(test)]
@@ -17,7 +16,6 @@ mod tests;
 mod text_form;
 
 pub use columns::{COLUMNS, Column, ColumnType, SORT_KEY, create_table};
-pub use queries::queries;
 pub use row::{Row, Value};
 pub use text_form::TextForm;
 
