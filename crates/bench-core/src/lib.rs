@@ -1,7 +1,9 @@
 //! Parts that the benchmark programs, `bench` and `bench-compare`, and the load tester share: random numbers,
-//! keys and values, CPU time, and the spread of repeated measurements. It knows no engine.
+//! keys and values, CPU time, the spread of repeated measurements, and a table of hits on web pages. It knows
+//! no engine.
 
 mod cpu_time;
+pub mod hits;
 mod keys;
 mod random;
 mod spread;
