@@ -34,7 +34,7 @@ use crate::sstable::SstReader;
 use crate::state::Shared;
 use crate::state::io_rate::Writer;
 use crate::tree::TreeState;
-use crate::write::group_commit::Failure;
+use crate::write::numbered_log::Failure;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

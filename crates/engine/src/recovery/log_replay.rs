@@ -23,7 +23,7 @@ use crate::manifest::{Edit, LogPosition, ManifestSet, State};
 use crate::options::Options;
 use crate::sstable::BlockCache;
 use crate::tree::TreeState;
-use crate::write::group_commit::LogStart;
+use crate::write::numbered_log::LogStart;
 use base::env::Env;
 use std::path::Path;
 use std::sync::Arc;

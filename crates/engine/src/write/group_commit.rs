@@ -38,12 +38,12 @@ use crate::tree::TreeState;
 use crate::tree::snapshots::Snapshots;
 use crate::write::commit_counters::CommitCounters;
 use crate::write::group::{Lead, NeverInPart, by_tree, bytes_of, count, numbered, take_group};
+use crate::write::numbered_log::{Failure, Log, LogStart, next_commit_time};
 use crate::write::request::{Commit, Request, Writer};
 use base::env::Clock;
 use base::sync::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 /// How far times that writers set ([`crate::Tree::write_timed`]) may run ahead of the clock, in
 /// microseconds: ten minutes. They keep to it themselves; who repairs a store relies on it.
@@ -100,31 +100,6 @@ struct Queue {
     threads_end: bool,
 }
 
-/// The log and what is numbered in it.
-pub(crate) struct Log {
-    writer: LogWriter,
-    last: SequenceNumber,
-    synced_at: Duration,
-    unsynced: bool,
-    closed: bool,
-}
-
-/// Where numbering goes on after recovery.
-pub(crate) struct LogStart {
-    /// The last sequence number in use.
-    pub(crate) last: SequenceNumber,
-    /// The newest commit time in the log.
-    pub(crate) commit_time: u64,
-}
-
-/// How something failed that took a sequence number.
-pub(crate) enum Failure {
-    /// It is as if nothing had happened.
-    Undone(Error),
-    /// Whether it happened shows at the next open.
-    InDoubt(Error),
-}
-
 impl Commits {
     /// A queue that appends to `writer` after `start`, and raises `times`.
     pub(crate) fn new(
@@ -135,9 +110,8 @@ impl Commits {
         clock: Arc<dyn Clock>,
         options: &Options,
     ) -> Self {
-        let synced_at = clock.monotonic();
         let LogStart { last, commit_time } = start;
-        let log = Log { writer, last, synced_at, unsynced: false, closed: false };
+        let log = Log::new(writer, last, clock.monotonic());
         times.newest.fetch_max(commit_time, Ordering::Release);
         Self {
             queue: Mutex::default(),
@@ -282,7 +256,7 @@ impl Commits {
     fn commit_in_task(&self, upkeep: &dyn Upkeep) -> bool {
         let Some(mut log) = self.log.try_lock() else { return false };
         let Some(applying) = self.applying.try_lock() else { return false };
-        if self.sync_is_due(&log) {
+        if log.sync_is_due(self.durability, &*self.clock) {
             return false;
         }
         let group = {
@@ -332,7 +306,7 @@ impl Commits {
         let first = {
             let _whole = NeverInPart;
             let mut log = self.log.lock();
-            let sync = self.sync_is_due(&log);
+            let sync = log.sync_is_due(self.durability, &*self.clock);
             let first = self.log_group(&mut log, group, sync);
             let applying = self.applying.lock();
             drop(log);
@@ -403,10 +377,10 @@ impl Commits {
         sync: bool,
     ) -> Result<SequenceNumber> {
         self.counters.begun(group, &*self.clock);
-        let (first, last) = next_numbers(log, count(group))?;
+        let (first, last) = log.next_numbers(count(group))?;
         self.append(log, group, first)?;
         if sync {
-            let took = self.sync_log(log)?;
+            let took = log.sync(&*self.clock, &self.counters)?;
             group.iter().for_each(|request| request.note_sync(took));
         }
         log.last = last;
@@ -427,38 +401,14 @@ impl Commits {
 
     fn append(&self, log: &mut Log, group: &[Arc<Request>], first: SequenceNumber) -> Result<()> {
         let carried = group.iter().map(|request| request.time).max().unwrap_or(0);
-        let commit_time = self.next_commit_time(carried)?;
+        let commit_time = next_commit_time(&self.times, &*self.clock, carried)?;
         let records: Vec<LogRecord<'_>> = numbered(group, first)
             .map(|(request, first)| request.record(first, commit_time))
             .collect();
-        log.writer.append(&records)?;
-        log.unsynced = true;
+        log.append(&records)?;
         let bytes = records.iter().map(|record| record.payload.len()).sum();
         self.counters.appended(group.len(), bytes);
         Ok(())
-    }
-
-    /// Returns whether the next group is synced.
-    fn sync_is_due(&self, log: &Log) -> bool {
-        match self.durability {
-            Durability::Sync => true,
-            Durability::Interval(every) => self.clock.monotonic() >= log.synced_at + every,
-            Durability::None => false,
-        }
-    }
-
-    /// A commit time above all before it, and not below `least`. `WritesStopped` if no reader of the
-    /// log would take it. Under `log`.
-    fn next_commit_time(&self, least: u64) -> Result<u64> {
-        let now = u64::try_from(self.clock.now_micros()).unwrap_or(0);
-        self.times.clock.fetch_max(now.min(COMMIT_TIME_END - 1), Ordering::Release);
-        let before = self.times.newest.load(Ordering::Relaxed);
-        let time = now.max(before.saturating_add(1)).max(least);
-        if time >= COMMIT_TIME_END {
-            return Err(Error::stopped("commit times are used up"));
-        }
-        self.times.newest.store(time, Ordering::Release);
-        Ok(time)
     }
 
     /// The newest commit time.
@@ -477,24 +427,6 @@ impl Commits {
         self.times.newest.fetch_max(time.min(COMMIT_TIME_END - 1), Ordering::Release);
     }
 
-    /// Returns how long the sync took.
-    fn sync_log(&self, log: &mut Log) -> Result<Duration> {
-        let begun = self.clock.monotonic();
-        if log.unsynced {
-            log.writer.sync()?;
-            self.note_sync(log, begun);
-        }
-        log.synced_at = self.clock.monotonic();
-        Ok(log.synced_at.saturating_sub(begun))
-    }
-
-    /// Counts a sync of the log that began at `begun`.
-    fn note_sync(&self, log: &mut Log, begun: Duration) {
-        if std::mem::take(&mut log.unsynced) {
-            self.counters.synced(self.clock.monotonic().saturating_sub(begun));
-        }
-    }
-
     /// Returns the last number, and a time: all up to the number is on disk and published, no commit
     /// so far has a later time, and every later one has.
     pub(crate) fn settle(&self) -> Result<(SequenceNumber, u64)> {
@@ -502,7 +434,7 @@ impl Commits {
         if log.closed {
             return Err(Error::Closed);
         }
-        self.sync_log(&mut log)?;
+        log.sync(&*self.clock, &self.counters)?;
         let _applying = self.applying.lock();
         let now = u64::try_from(self.clock.now_micros()).unwrap_or(0).min(COMMIT_TIME_END - 1);
         let before = self.times.newest.fetch_max(now, Ordering::AcqRel);
@@ -511,7 +443,7 @@ impl Commits {
 
     /// Syncs what was appended, whatever the durability mode.
     pub(crate) fn sync(&self) -> Result<()> {
-        self.sync_log(&mut self.log.lock()).map(|_| ())
+        self.log.lock().sync(&*self.clock, &self.counters).map(|_| ())
     }
 
     /// Runs `act` while no group is being applied, and with it no memtable written.
@@ -529,7 +461,7 @@ impl Commits {
         // One sync has what was appended and the seal.
         let begun = self.clock.monotonic();
         log.writer.rotate()?;
-        self.note_sync(&mut log, begun);
+        log.note_sync(begun, &*self.clock, &self.counters);
         let _applying = self.applying.lock();
         act()
     }
@@ -546,12 +478,12 @@ impl Commits {
     ) -> Result<SequenceNumber> {
         let _whole = NeverInPart;
         let mut log = self.log.lock();
-        let (number, _) = next_numbers(&log, 1)?;
+        let (number, _) = log.next_numbers(1)?;
         // As with a flush: a power loss may take the newest of what was written, not some of its
         // midst. An unsynced log that is latched is refused here, too.
         let begun = self.clock.monotonic();
         log.writer.sync()?;
-        self.note_sync(&mut log, begun);
+        log.note_sync(begun, &*self.clock, &self.counters);
         // All before it is published.
         let _applying = self.applying.lock();
         match act(number) {
@@ -572,7 +504,7 @@ impl Commits {
     pub(crate) fn feed(&self, count: u64, apply: impl FnOnce(SequenceNumber)) -> Result<()> {
         let _whole = NeverInPart;
         let mut log = self.log.lock();
-        let (first, last) = next_numbers(&log, count)?;
+        let (first, last) = log.next_numbers(count)?;
         log.last = last;
         let _applying = self.applying.lock();
         drop(log);
@@ -592,16 +524,4 @@ impl Commits {
         let closed = log.writer.close()?;
         Ok(closed.map(|(segment, end)| LogClosed { segment, end }))
     }
-}
-
-/// Returns the first and the last of the next `count` sequence numbers, which nothing has yet.
-fn next_numbers(log: &Log, count: u64) -> Result<(SequenceNumber, SequenceNumber)> {
-    if log.closed {
-        return Err(Error::Closed);
-    }
-    let last = SequenceNumber(log.last.0 + count);
-    if last > SequenceNumber::MAX {
-        return Err(Error::stopped("sequence numbers are used up"));
-    }
-    Ok((SequenceNumber(log.last.0 + 1), last))
 }

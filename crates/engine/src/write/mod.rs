@@ -7,5 +7,6 @@
 pub(crate) mod commit_counters;
 mod group;
 pub(crate) mod group_commit;
+pub(crate) mod numbered_log;
 pub(crate) mod pressure;
 pub(crate) mod request;
