@@ -305,7 +305,7 @@ impl Commits {
     fn commit(&self, group: &[Arc<Request>], lead: Lead, upkeep: &dyn Upkeep) {
         let first = {
             let _whole = NeverInPart;
-            let mut log = self.log.lock();
+            let mut log = self.log_for(group);
             let sync = log.sync_is_due(self.durability, &*self.clock);
             let first = self.log_group(&mut log, group, sync);
             let applying = self.applying.lock();
@@ -327,6 +327,16 @@ impl Commits {
             Err(error) => upkeep.failed(error.clone()),
         }
         self.tell(group, &first);
+    }
+
+    /// Takes the log for `group`, which waits from now on if the log is not free. Looks at the clock only then.
+    fn log_for(&self, group: &[Arc<Request>]) -> MutexGuard<'_, Log, CommitLog> {
+        if let Some(log) = self.log.try_lock() {
+            return log;
+        }
+        let now = self.clock.monotonic();
+        group.iter().for_each(|request| request.waits_from(now));
+        self.log.lock()
     }
 
     /// Offers the lead, if anybody waits: the calling thread takes it again next.

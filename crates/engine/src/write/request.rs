@@ -68,8 +68,8 @@ pub(crate) struct Request {
     pub(super) writer: Writer,
     /// When it was made, for the perf context of a task.
     begun: Option<Duration>,
-    /// When its batch began to wait for a group: nanoseconds of the monotonic clock, and one more; 0 if it did
-    /// not. Relaxed: a leader that sees an old value counts a wait of nothing.
+    /// When its batch began to wait for a group, or for the log: nanoseconds of the monotonic clock, and one
+    /// more; 0 if it did not. Relaxed: a leader that sees an old value counts a wait of nothing.
     wait_begun: AtomicU64,
     /// Nanoseconds of the sync that made it durable, if it waited for one. Relaxed: the outcome, which
     /// has a lock, is told later.
@@ -153,10 +153,10 @@ impl Request {
         self.outcome.lock().told.take()
     }
 
-    /// Notes that its batch waits for a group from `now` on.
+    /// Notes that its batch waits for a group from `now` on, or longer if that was noted before.
     pub(super) fn waits_from(&self, now: Duration) {
-        let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-        self.wait_begun.store(nanos.saturating_add(1), Ordering::Relaxed);
+        let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX).saturating_add(1);
+        let _ = self.wait_begun.compare_exchange(0, nanos, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Returns when its batch began to wait for a group; `None` if it did not wait.

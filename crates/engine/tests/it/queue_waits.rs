@@ -3,22 +3,26 @@
 
 use crate::support::{TREE, small};
 use crate::task_writes::{batch, ready};
-use base::env::sim::SimEnv;
+use base::env::sim::{SimClock, SimEnv};
+use base::env::{Clock, Env};
 use base::histogram::Buckets;
 use base::testing::block_on;
 use engine::{
     Column, Columns, Durability, Engine, FamilyId, Options, RowEnd, RowSelection, Timestamp, Tree,
     TreeOptions, WriteBatch,
 };
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(2);
 const LONG_MICROS: u64 = 2_000_000;
+const SAFETY: Duration = Duration::from_secs(60);
 
 fn open(machine: &SimEnv, options: Options) -> (Engine, Tree) {
     let engine = Engine::open_with_env(machine.env(), Path::new("/data"), options).unwrap();
@@ -86,6 +90,66 @@ fn a_commit_that_goes_straight_through_counts_as_no_wait() {
     block_on(tree.write_in_task(ready(1, 10), |_| (), ())).unwrap();
     tree.write(&batch(2, 10)).unwrap();
     assert_eq!(since(&engine, "commits", &before), (2, 0));
+}
+
+thread_local! {
+    /// The act of the calling thread when it is next told the time by [`Watched`].
+    static ACT: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
+}
+
+/// A clock by which a thread shows how far it is.
+struct Watched(Arc<SimClock>);
+
+impl Clock for Watched {
+    fn now_micros(&self) -> i64 {
+        self.0.now_micros()
+    }
+
+    fn monotonic(&self) -> Duration {
+        let time = self.0.monotonic();
+        if let Some(act) = ACT.take() {
+            act();
+        }
+        time
+    }
+}
+
+/// Lets the calling thread do `act` when it is next told the time.
+fn when_told_the_time(act: impl FnOnce() + 'static) {
+    ACT.set(Some(Box::new(act)));
+}
+
+#[test]
+fn a_commit_waits_for_the_log_that_a_sync_holds() {
+    let machine = SimEnv::new(5);
+    let clock = Arc::new(Watched(Arc::clone(&machine.clock)));
+    let env = Env { clock, ..machine.env() };
+    let engine = Engine::open_with_env(env, Path::new("/data"), small()).unwrap();
+    let tree = engine.create_tree(TREE, TreeOptions::default()).unwrap();
+    let before = waits(&engine, "commits");
+    let ((held, is_held), (queued, is_queued)) = (channel(), channel());
+    let (go_on, end) = channel::<()>();
+    let (engine, tree) = (&engine, &tree);
+    std::thread::scope(|threads| {
+        threads.spawn(move || {
+            // A sync looks at the clock when it has the log.
+            when_told_the_time(move || {
+                held.send(()).unwrap();
+                let _ = end.recv();
+            });
+            engine.sync().unwrap();
+        });
+        is_held.recv_timeout(SAFETY).unwrap();
+        threads.spawn(move || {
+            // Nobody else commits, so that it looks at the clock only because the log is held.
+            when_told_the_time(move || queued.send(()).unwrap());
+            tree.write(&batch(1, 10)).unwrap();
+        });
+        is_queued.recv_timeout(SAFETY).unwrap();
+        machine.clock.advance(LONG);
+        drop(go_on);
+    });
+    assert_eq!(since(engine, "commits", &before), (1, LONG_MICROS));
 }
 
 #[test]
