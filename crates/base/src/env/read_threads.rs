@@ -8,8 +8,8 @@
 //!    system's queues read; without reads there are no threads.
 //! 3. The number of reads under way is bounded by those who submit: they ask for [`room`] first,
 //!    and those who found none are all woken when there is some again.
-//! 4. The wait of each read for a thread is counted once, before its `done` is called, and so is the wait of
-//!    a caller who found no room.
+//! 4. The wait of each read for a thread is counted once, before its `done` is called, also if it is refused.
+//!    So is the wait of a caller who found no room, also if the caller gives up.
 //!
 //! [`room`]: ReadThreads::room
 
@@ -66,6 +66,19 @@ struct Shared {
     waits: Histogram,
 }
 
+/// A wait for room, counted when it ends or is given up.
+struct RoomWait<'a> {
+    shared: &'a Shared,
+    /// Time at which it began, by the monotonic clock.
+    since: Duration,
+}
+
+impl Drop for RoomWait<'_> {
+    fn drop(&mut self) {
+        self.shared.waited(self.since, self.shared.clock.monotonic());
+    }
+}
+
 /// A read that no thread has taken.
 struct Queued {
     read: ThreadRead,
@@ -98,18 +111,16 @@ impl ReadThreads {
 
     /// Waits until there is room for more reads.
     pub async fn room(&self) {
-        let mut begun = None;
+        let shared: &Shared = &self.shared;
+        let mut wait = None;
         poll_fn(|context| {
             let room = self.poll_room(context);
             if room.is_pending() {
-                begun.get_or_insert_with(|| self.shared.clock.monotonic());
+                wait.get_or_insert_with(|| RoomWait { shared, since: shared.clock.monotonic() });
             }
             room
         })
         .await;
-        if let Some(begun) = begun {
-            self.shared.waited(begun, self.shared.clock.monotonic());
-        }
     }
 
     /// Returns whether there is room for more reads; if not, the task is woken when there may be.
@@ -277,8 +288,12 @@ impl Shared {
 
     /// Ends reads that nobody will begin.
     fn refuse(&self, reads: VecDeque<Queued>) {
-        let count = reads.len();
-        for Queued { read, .. } in reads {
+        if reads.is_empty() {
+            return;
+        }
+        let (count, now) = (reads.len(), self.clock.monotonic());
+        for Queued { read, since } in reads {
+            self.waited(since, now);
             tell(read.done, Err(io::Error::other("reading has ended")));
         }
         self.ended(count);
@@ -415,18 +430,25 @@ mod tests {
         let waits = || (threads.waits().count(), threads.waits().above(1_000_000));
         assert_eq!(waits(), (THREADS_PREAD as u64, 0));
         let mut room = std::pin::pin!(threads.room());
+        let mut given_up = Box::pin(threads.room());
         let mut task = Context::from_waker(Waker::noop());
         assert!(room.as_mut().poll(&mut task).is_pending());
+        assert!(given_up.as_mut().poll(&mut task).is_pending());
         machine.clock.advance(LONG);
+        drop(given_up);
+        assert_eq!(waits(), (THREADS_PREAD as u64 + 1, 1), "who gives up has waited");
         drop(go);
         block_on(room);
         (THREADS_PREAD..READS_MAX).for_each(|_| has_begun.recv().unwrap());
-        let waited = (READS_MAX - THREADS_PREAD + 1) as u64;
-        assert_eq!(waits(), (READS_MAX as u64 + 1, waited));
+        let waited = (READS_MAX - THREADS_PREAD + 2) as u64;
+        assert_eq!(waits(), (READS_MAX as u64 + 2, waited));
         block_on(threads.room());
         threads.submit(vec![read(0)]);
         has_begun.recv().unwrap();
-        assert_eq!(waits(), (READS_MAX as u64 + 2, waited), "room that is there is no wait");
+        assert_eq!(waits(), (READS_MAX as u64 + 3, waited), "room that is there is no wait");
+        threads.close();
+        threads.submit(vec![read(0)]);
+        assert_eq!(waits(), (READS_MAX as u64 + 4, waited), "a read that is refused counts, too");
     }
 
     #[test]
