@@ -6,6 +6,7 @@
 //! 3. A connection to another node ends when the database is known to have moved from there.
 //! 4. A client without a place is handed on too: it may want to cancel a statement. The leader tells it that it has
 //!    none.
+//! 5. A connection that is handed on counts on both nodes: as open, and as refused where it found no place.
 
 use super::arrival::{Arrived, accept_all, end_all};
 use super::forward::{self, Forwarded};
@@ -94,7 +95,12 @@ impl NodeDoor {
         match way {
             Way::Here(door, is_local) => door.take(arrived, is_local, tls, stop).await,
             Way::To(address, leader) => {
-                self.parts.counts.forward();
+                let counts = &self.parts.counts;
+                counts.forward();
+                let _open = counts.open();
+                if arrived.place.is_none() {
+                    counts.refuse();
+                }
                 let stop = async { drop(stop.changed().await) };
                 // Both permits live until the copy ends.
                 let Arrived { stream, place, turn: _turn, .. } = arrived;

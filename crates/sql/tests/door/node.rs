@@ -172,6 +172,26 @@ async fn without_a_place_a_client_is_told_so_and_statements_are_cancelled() {
 }
 
 #[tokio::test]
+async fn connections_that_are_handed_on_count_on_their_node() {
+    let world = World::start().await;
+    world.seat();
+    let options = DoorOptions { connections_max: 1, ..DoorOptions::default() };
+    let parts = DoorParts::new(world.tables.clone(), (64 << 20, None), options).unwrap();
+    let far = node(&parts).await;
+    far.seat.send_replace(Seat::At(world.nodes[0].address.to_string()));
+    let counts = parts.counts();
+    let (client, _connection) = connect(&far).await.unwrap();
+    assert_eq!((counts.forwarded(), counts.connections(), counts.refused()), (1, 1, 0));
+    let refused = connect(&far).await.map(drop).unwrap_err();
+    assert_eq!(code(&refused), "53300");
+    assert_eq!((counts.forwarded(), counts.refused()), (2, 1));
+    drop(client);
+    while counts.connections() > 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
 async fn sessions_end_with_the_term_of_their_database() {
     let world = World::start().await;
     world.seat();

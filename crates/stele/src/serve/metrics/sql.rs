@@ -6,7 +6,8 @@ use sql::Counts;
 
 /// Adds the families of the door. `memory` has the bytes that queries hold and may hold.
 pub(super) fn add(counts: &Counts, memory: [usize; 2], families: &mut Families) {
-    let help = "Open connections of PostgreSQL clients.";
+    let help =
+        "Open connections of PostgreSQL clients. One that a node hands on counts on both nodes.";
     families.gauge("stele_sql_connections", help, &[], counts.connections() as f64);
     let help = "Connections of PostgreSQL clients that may be open.";
     families.gauge("stele_sql_connections_limit", help, &[], counts.connections_max() as f64);
