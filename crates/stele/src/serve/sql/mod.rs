@@ -40,6 +40,16 @@ pub(super) async fn bind(config: &Config) -> anyhow::Result<Option<TcpListener>>
     }
 }
 
+/// The seat that the console asks for the database. When this is dropped, also by a panic of the door's task, the
+/// database is nowhere: the console reads from it no more, so that it closes before the engine.
+struct KeptSeat(watch::Sender<Seat>);
+
+impl Drop for KeptSeat {
+    fn drop(&mut self) {
+        self.0.send_replace(Seat::Unknown);
+    }
+}
+
 /// Opens the database of the store, and serves the clients of `listener` until `draining` changes.
 pub(super) async fn start(
     config: &Config,
@@ -55,11 +65,11 @@ pub(super) async fn start(
     let door = parts.door(database);
     let (seat, seated) = watch::channel(Seat::Here(door.clone()));
     state.set_sql_seat(seated);
+    let seat = KeptSeat(seat);
     let (tls, grace) = (current(tls), config.drain);
     Ok(tokio::spawn(async move {
+        let _seat = seat;
         door.serve(listener, tls, draining, grace).await;
-        // The console reads from it no more, so that the database closes before the engine.
-        seat.send_replace(Seat::Unknown);
     }))
 }
 
@@ -88,15 +98,14 @@ pub(super) fn start_on_node(
     let (seat, seated) = watch::channel(Seat::Unknown);
     state.set_sql_seat(seated.clone());
     Ok(tokio::spawn(async move {
-        let keeping = node::keep_seat(&group, &parts, &seat);
+        let seat = KeptSeat(seat);
+        let keeping = node::keep_seat(&group, &parts, &seat.0);
         let door = NodeDoor::new(Arc::clone(&parts), seated);
         tokio::select! {
             () = door.serve(listener, tls, draining, grace) => {}
             () = keeping => {}
             () = group.keep_door(address.as_deref()) => {}
         }
-        // The console reads from it no more, so that the database closes before the engine.
-        seat.send_replace(Seat::Unknown);
     }))
 }
 
@@ -147,6 +156,25 @@ fn is_loopback(host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A door's task that panics.
+    async fn fail(_seat: KeptSeat) {
+        tokio::task::yield_now().await;
+        panic!("on purpose");
+    }
+
+    #[tokio::test]
+    async fn the_database_has_no_seat_after_the_end_of_its_door() {
+        let here = || watch::channel(Seat::At("db-1.example:5433".to_owned()));
+        let (seat, seated) = here();
+        let seat = KeptSeat(seat);
+        assert!(matches!(*seated.borrow(), Seat::At(_)));
+        assert!(tokio::spawn(fail(seat)).await.unwrap_err().is_panic());
+        assert!(matches!(*seated.borrow(), Seat::Unknown), "after a panic");
+        let (seat, seated) = here();
+        drop(KeptSeat(seat));
+        assert!(matches!(*seated.borrow(), Seat::Unknown), "after the end");
+    }
 
     #[test]
     fn other_nodes_are_not_told_of_an_address_that_they_cannot_reach() {
