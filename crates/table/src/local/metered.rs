@@ -123,7 +123,8 @@ pub(super) fn tree_of_entries(entries: &[EntryBytes]) -> Option<TreeId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::local::{ALONE, KeptState};
+    use crate::local::ALONE;
+    use crate::local::table::KeptState;
     use crate::schema::{TableName, Tablet};
     use crate::shape::Shape;
 

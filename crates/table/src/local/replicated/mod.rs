@@ -21,10 +21,11 @@ mod row_locks;
 mod schema;
 
 use super::kept::records::RecordMap;
+use super::opening::Contents;
 use super::read::parts_of;
 use super::times::Place;
 use super::write::{EvaluatedIn, Modified, Modify, TimesOfRow, check_room_for};
-use super::{Contents, Core, Local, Table};
+use super::{Core, Local, Table};
 use crate::error::{Error, Result};
 use crate::filter::compile::Plan;
 use crate::groups::{GroupWrite, Groups, Kept, SharedMeta, Term, Versioned};
