@@ -337,6 +337,32 @@ async fn without_identities_a_password_of_sql_keeps_its_tables_away() {
     }
 }
 
+/// Without a policy every identity may do everything, and still has no role and password of SQL.
+#[tokio::test]
+async fn without_a_policy_no_identity_sees_tables_of_sql() {
+    let secured = Secured::start_with(1, None).await;
+    let sql = Sql::of(&secured.server).await;
+    let oid = sql.table;
+    let paths = [
+        "/sql/tables".to_owned(),
+        format!("/sql/table?oid={oid}"),
+        format!("/sql/rows?oid={oid}"),
+        format!("/sql/tree?oid={oid}"),
+    ];
+    assert_eq!(secured.status(0, "/overview").await, StatusCode::OK);
+    for has_password in [false, true] {
+        if has_password {
+            set_password(&sql.database).await;
+        }
+        for path in &paths {
+            let (status, told) = secured.server.get(path, Some(&secured.tokens[0])).await;
+            assert_eq!(status, StatusCode::FORBIDDEN, "{path} {has_password}: {told}");
+            let text = told.to_string();
+            assert!(text.contains("--policy") && !text.contains("img"), "{path}: {text}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_server_without_the_database_says_where_it_is() {
     let server = Server::start(None).await;
