@@ -225,6 +225,27 @@ async fn rows_come_in_pages_by_their_key_and_are_bounded() {
 }
 
 #[tokio::test]
+async fn a_page_of_rows_ends_after_the_bytes_that_it_reads() {
+    let server = Server::start(None).await;
+    let sql = Sql::of(&server).await;
+    let large = |id| {
+        let text = ::relational::Value::text("x".repeat(4 << 20));
+        vec![::relational::Value::Int4(id), text, ::relational::Value::Null]
+    };
+    let mut transaction = begin(&sql.database).await;
+    let rows = (11..=19).map(large).collect();
+    transaction.insert(sql.table, rows, OnConflict::Fail).await.unwrap();
+    transaction.commit().await.unwrap();
+    let path = format!("/sql/rows?oid={}", sql.table);
+    let count = |answer: &Value| answer["rows"].as_array().unwrap().len();
+    let (status, first) = server.get(&path, None).await;
+    assert_eq!((status, count(&first)), (StatusCode::OK, ROWS as usize + 8));
+    let next = first["next"]["data"].as_str().unwrap();
+    let (_, last) = server.get(&format!("{path}&after={next}"), None).await;
+    assert_eq!((count(&last), &last["next"]), (1, &Value::Null));
+}
+
+#[tokio::test]
 async fn wrong_requests_say_what_is_wrong() {
     let server = Server::start(None).await;
     let sql = Sql::of(&server).await;
