@@ -155,7 +155,7 @@ impl TreeKeys {
 
     /// Returns where the keys of a range are in the tree of the engine.
     pub(crate) fn place(&self, rows: RowRange) -> KeyPlace {
-        KeyPlace { tree: self.tree.id(), rows: self.rows(rows) }
+        KeyPlace { tree: self.tree.id(), rows: self.rows(rows), is_shared: self.is_shared }
     }
 
     /// Returns the bytes of a range on disk and in memory, roughly.
