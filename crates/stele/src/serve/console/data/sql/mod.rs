@@ -24,10 +24,12 @@ use ::sql::Seat;
 use std::sync::Arc;
 use tonic::Code;
 
-/// Permission on names, columns and sizes.
+/// Permission on the list and the structure of relations.
 pub(in super::super) const LIST: &str = "stele.sqlTables.list";
 /// Permission on rows, and on the keys that files begin and end with.
 const READ: &str = "stele.sqlTables.readRows";
+/// Permission on the schema of a Bigtable table, which a declared table tells of.
+const GET_TABLE: &str = "bigtable.tables.get";
 
 const NO_POLICY: &str = "this server has no policy that says who may see tables of SQL: use psql, or set \
      --policy and bind stele.sqlViewer or stele.sqlReader (docs/security.md)";
