@@ -18,8 +18,8 @@ use std::ops::ControlFlow;
 
 static ALL: Columns = Columns::All;
 
-/// Work of a step of a scan past keys that were deleted, in units of [`StepBudget`]: about a millisecond, or the load
-/// of 256 blocks.
+/// Work of a step of a scan past keys that were deleted, in units of [`StepBudget`]: about a millisecond, or
+/// the load of 256 blocks.
 const STEP_WORK: u64 = 1 << 14;
 
 /// The keys of a tree. Cheap to clone.
@@ -178,8 +178,8 @@ impl KeyScan {
         self.next_unless(|| Ok(()))
     }
 
-    /// Returns the next key and its value as [`Self::next`] does, and asks `go_on` after each step past keys that were
-    /// deleted. Fails as it does; then the scan keeps its place.
+    /// Returns the next key and its value as [`Self::next`] does, and asks `go_on` after each step past keys that
+    /// were deleted. Fails as it does; then the scan keeps its place.
     pub(crate) fn next_unless(
         &mut self,
         mut go_on: impl FnMut() -> Result<()>,

@@ -51,8 +51,8 @@ impl OwnEntries {
 }
 
 impl EntryCursor {
-    /// Begins at the first key of a range that is not empty, in the direction. The walk fails with 57014 once `cancel`
-    /// says so.
+    /// Begins at the first key of a range that is not empty, in the direction. The walk fails with 57014 once
+    /// `cancel` says so.
     pub(super) fn new(
         keys: &TreeKeys,
         snapshot: &Snapshot,

@@ -107,6 +107,7 @@ impl Admitted {
     }
 
     /// Returns whether a policy says what the caller may do. Without one every identity may do everything.
+    #[cfg(feature = "sql")]
     pub(crate) fn has_policy(&self) -> bool {
         self.policy.is_some()
     }

@@ -7,7 +7,7 @@ use crate::config::Security;
 use security::identity::create_token;
 use tokio::sync::watch;
 
-/// A server with identities, each with a token, and a policy.
+/// A server with identities, each with a token, and mostly a policy.
 pub(super) struct Secured {
     pub(super) server: Server,
     pub(super) tokens: Vec<String>,
