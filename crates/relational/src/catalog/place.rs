@@ -24,8 +24,10 @@ pub enum TablePart {
 pub struct KeyPlace {
     /// The tree. On a node of a cluster all tables of the database are in one.
     pub tree: TreeId,
-    /// The rows of the tree that are the keys.
+    /// The rows of the tree that are the keys. Of a part, they begin with the bytes that all its keys begin with.
     pub rows: RowRange,
+    /// True if the tree has other tables too.
+    pub is_shared: bool,
 }
 
 impl Table {

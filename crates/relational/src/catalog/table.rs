@@ -204,11 +204,19 @@ impl Table {
         self.columns.iter().enumerate().find(|(_, column)| column.name == name)
     }
 
-    /// Returns the bytes of rows and indexes on disk and in memory, roughly; 0 if they are not known.
+    /// Returns the bytes of rows and indexes, roughly; 0 if they are not known. They are those on disk, and those in
+    /// memory too if the table has a tree of its own.
     pub fn bytes(&self) -> u64 {
         let storage = self.storage.as_ref();
         let bytes = storage.and_then(|found| found.keys.approximate_bytes(RowRange::ALL).ok());
         bytes.unwrap_or(0)
+    }
+
+    /// Returns the bytes of the rows on disk without the indexes, roughly; 0 if they are not known.
+    pub fn bytes_of_rows(&self) -> u64 {
+        let rows = KeyRange::ALL.rows(&self.layout.key).ok();
+        let (Some(rows), Some(storage)) = (rows, &self.storage) else { return 0 };
+        storage.keys.approximate_bytes(rows).unwrap_or(0)
     }
 
     /// Returns the bytes of an index on disk, roughly. The primary key has none apart from the rows.

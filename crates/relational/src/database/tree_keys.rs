@@ -10,12 +10,17 @@ use crate::error::{Error, Result};
 use crate::format::FAMILY;
 use crate::format::key::after_prefix;
 use engine::{
-    ColumnOf, Columns, Direction, RowEnd, RowRange, RowSelection, Scan, ScanRequest, Snapshot, Tree,
+    ColumnOf, Columns, Direction, RowEnd, RowRange, RowSelection, Scan, ScanRequest, Snapshot,
+    StepBudget, Stepped, Tree,
 };
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 static ALL: Columns = Columns::All;
+
+/// Work of a step of a scan past keys that were deleted, in units of [`StepBudget`]: about a millisecond, or
+/// the load of 256 blocks.
+const STEP_WORK: u64 = 1 << 14;
 
 /// The keys of a tree. Cheap to clone.
 #[derive(Clone)]
@@ -143,12 +148,14 @@ impl TreeKeys {
         direction: Direction,
     ) -> Result<KeyScan> {
         let request = ScanRequest { direction, ..ScanRequest::rows(self.rows(rows)) };
-        Ok(KeyScan { scan: self.tree.scan(&request, snapshot)?, prefix_len: self.prefix_len() })
+        let scan = self.tree.scan(&request, snapshot)?;
+        let budget = StepBudget::of_work(STEP_WORK);
+        Ok(KeyScan { scan, budget, prefix_len: self.prefix_len() })
     }
 
     /// Returns where the keys of a range are in the tree of the engine.
     pub(crate) fn place(&self, rows: RowRange) -> KeyPlace {
-        KeyPlace { tree: self.tree.id(), rows: self.rows(rows) }
+        KeyPlace { tree: self.tree.id(), rows: self.rows(rows), is_shared: self.is_shared }
     }
 
     /// Returns the bytes of a range on disk and in memory, roughly.
@@ -160,13 +167,28 @@ impl TreeKeys {
 /// A scan over the keys of a tree.
 pub(crate) struct KeyScan {
     scan: Scan,
+    /// What is left of the step. Only keys that were deleted take of it.
+    budget: StepBudget<'static>,
     prefix_len: usize,
 }
 
 impl KeyScan {
     /// Returns the next key and its value. Nothing at the end. Blocks.
     pub(crate) fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        let Some((key, cell)) = self.scan.next_row_and_cell()? else { return Ok(None) };
+        self.next_unless(|| Ok(()))
+    }
+
+    /// Returns the next key and its value as [`Self::next`] does, and asks `go_on` after each step past keys that
+    /// were deleted. Fails as it does; then the scan keeps its place.
+    pub(crate) fn next_unless(
+        &mut self,
+        mut go_on: impl FnMut() -> Result<()>,
+    ) -> Result<Option<(&[u8], &[u8])>> {
+        while self.scan.step_to_row(&mut self.budget)? == Stepped::NotYet {
+            self.budget = StepBudget::of_work(STEP_WORK);
+            go_on()?;
+        }
+        let Some((key, cell)) = self.scan.row_and_cell()? else { return Ok(None) };
         let key = key.get(self.prefix_len..);
         let key = key.ok_or_else(|| Error::corrupted("a key has no number of its tree"))?;
         Ok(Some((key, cell.value)))
@@ -177,5 +199,54 @@ impl KeyScan {
         let Some(key) = self.scan.next_row()? else { return Ok(None) };
         let key = key.get(self.prefix_len..);
         key.map(Some).ok_or_else(|| Error::corrupted("a key has no number of its tree"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::{Column, Engine, Options, Timestamp, TreeId, TreeOptions, WriteBatch};
+
+    const KEYS: u32 = 40_000;
+
+    /// A tree of [`KEYS`] keys that were deleted, and one behind them that was not.
+    fn tree(engine: &Engine, on_disk: bool) -> Tree {
+        let tree = engine.create_tree(TreeId(16), TreeOptions::default()).unwrap();
+        let column = Column::of(FAMILY, b"");
+        let mut puts = WriteBatch::new();
+        for key in 0..=KEYS {
+            puts.put(&key.to_be_bytes(), column, Timestamp(0), b"value");
+        }
+        tree.write(&puts).unwrap();
+        if on_disk {
+            tree.flush().unwrap();
+        }
+        let mut deletes = WriteBatch::new();
+        (0..KEYS).for_each(|key| deletes.delete_row(&key.to_be_bytes()));
+        tree.write(&deletes).unwrap();
+        tree
+    }
+
+    #[test]
+    fn a_scan_past_deleted_keys_asks_whether_to_go_on() {
+        for on_disk in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let engine = Engine::open(dir.path(), Options::default()).unwrap();
+            let keys = TreeKeys::own(tree(&engine, on_disk));
+            let mut scan = keys.scan(None, RowRange::ALL, Direction::Forward).unwrap();
+            let ends = || -> Result<()> { Err(Error::internal("it ends")) };
+            assert_eq!(scan.next_unless(ends).unwrap_err().message, "it ends", "{on_disk}");
+            let mut asked = 0;
+            let (key, value) = scan
+                .next_unless(|| {
+                    asked += 1;
+                    Ok(())
+                })
+                .unwrap()
+                .unwrap();
+            assert_eq!((key, value), (&KEYS.to_be_bytes()[..], &b"value"[..]), "{on_disk}");
+            assert!(asked > 0, "{on_disk}");
+            assert!(scan.next().unwrap().is_none());
+        }
     }
 }

@@ -1,5 +1,8 @@
 //! Keys and cells of a range of a tree, with what a transaction wrote over them.
+//!
+//! Invariant: a walk looks at its [`CancelFlag`] after each step past keys that were deleted, however many there are.
 
+use super::scan::{CANCEL_EVERY, CancelFlag};
 use crate::database::{KeyScan, TreeKeys};
 use crate::error::Result;
 use crate::transaction::Entries;
@@ -12,6 +15,7 @@ use std::sync::Arc;
 pub(super) struct EntryCursor {
     scan: KeyScan,
     direction: Direction,
+    cancel: CancelFlag,
     /// Entries that the transaction wrote in the range, with the next of them. Nothing if it wrote nothing
     /// there.
     own: Option<OwnEntries>,
@@ -47,13 +51,15 @@ impl OwnEntries {
 }
 
 impl EntryCursor {
-    /// Begins at the first key of a range that is not empty, in the direction.
+    /// Begins at the first key of a range that is not empty, in the direction. The walk fails with 57014 once
+    /// `cancel` says so.
     pub(super) fn new(
         keys: &TreeKeys,
         snapshot: &Snapshot,
         own: Option<&Arc<Entries>>,
         rows: RowRange,
         direction: Direction,
+        cancel: CancelFlag,
     ) -> Result<Self> {
         let upper = rows.end.clone().map_or(Bound::Unbounded, Bound::Excluded);
         let range = (Bound::Included(rows.start.clone()), upper);
@@ -64,7 +70,7 @@ impl EntryCursor {
         });
         let own = own.filter(|own| own.next.is_some());
         let scan = keys.scan(Some(snapshot), rows, direction)?;
-        Ok(Self { scan, direction, own, ahead: None, is_at_end: false })
+        Ok(Self { scan, direction, cancel, own, ahead: None, is_at_end: false })
     }
 
     /// Lends the next key and its cell to `use_entry`, and returns its result. Nothing at the end.
@@ -79,7 +85,7 @@ impl EntryCursor {
             if self.is_at_end {
                 return Ok(None);
             }
-            return match self.scan.next()? {
+            return match self.scan.next_unless(|| self.cancel.check())? {
                 Some((key, cell)) => use_entry(key, cell).map(Some),
                 None => {
                     self.is_at_end = true;
@@ -94,6 +100,7 @@ impl EntryCursor {
         &mut self,
         mut use_entry: impl FnMut(&[u8], &[u8]) -> Result<R>,
     ) -> Result<Option<R>> {
+        let mut hidden = 0u64;
         loop {
             self.look_ahead()?;
             let Some(own) = &mut self.own else { return self.next(use_entry) };
@@ -120,13 +127,17 @@ impl EntryCursor {
             if let Some((key, Some(cell))) = next {
                 return use_entry(&key, &cell).map(Some);
             }
+            hidden += 1;
+            if hidden.is_multiple_of(CANCEL_EVERY) {
+                self.cancel.check()?;
+            }
         }
     }
 
     /// Reads the next entry of the tree, if none is ready.
     fn look_ahead(&mut self) -> Result<()> {
         if self.ahead.is_none() && !self.is_at_end {
-            match self.scan.next()? {
+            match self.scan.next_unless(|| self.cancel.check())? {
                 Some((key, cell)) => self.ahead = Some((key.to_vec(), cell.to_vec())),
                 None => self.is_at_end = true,
             }

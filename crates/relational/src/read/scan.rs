@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 const FETCH_ROWS: usize = 128;
 /// Bytes after which a batch has no more rows.
 const BATCH_BYTES: usize = 4 << 20;
-/// Entries after which a scan looks if it was cancelled.
-const CANCEL_EVERY: u64 = 256;
+/// Entries after which a scan looks if it was cancelled. Deleted ones are passed in steps of their own.
+pub(super) const CANCEL_EVERY: u64 = 256;
 
 /// Tells running reads to end. Clones share it.
 #[derive(Debug, Clone, Default)]
@@ -264,7 +264,8 @@ impl RowScan {
                 None => {
                     let Some(rows) = self.ranges.pop() else { return Ok(None) };
                     let (table, own) = (&self.table.storage()?.keys, self.own.as_ref());
-                    EntryCursor::new(table, &self.snapshot, own, rows, self.direction)?
+                    let cancel = self.cancel.clone();
+                    EntryCursor::new(table, &self.snapshot, own, rows, self.direction, cancel)?
                 }
             };
             if let Some(found) = cursor.next(|key, cell| use_entry(self, key, cell))? {

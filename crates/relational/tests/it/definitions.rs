@@ -94,6 +94,17 @@ fn the_keys_of_rows_and_of_each_index_are_where_the_table_says() {
         };
         let parts = [TablePart::All, TablePart::Rows, TablePart::Index(index)];
         assert_eq!(parts.map(keys_at), [6, 3, 3]);
+        for part in parts {
+            let place = table.place_of(part).unwrap();
+            assert_eq!(place.is_shared, form() == Form::Group, "{part:?}");
+        }
+        // Numbers of trees of the database and of the engine may be equal, and mean nothing to each other.
+        let rows = table.place_of(TablePart::Rows).unwrap().rows;
+        let (begins, before) = (table.layout.key.prefix(), table.tree.to_be_bytes());
+        match form() {
+            Form::Machine => assert_eq!(rows.start, begins),
+            Form::Group => assert_eq!(rows.start, [&before[..], &begins].concat()),
+        }
         let missing = table.place_of(TablePart::Index(other)).unwrap_err();
         assert_eq!(missing.state, SqlState::UNDEFINED_OBJECT);
     });

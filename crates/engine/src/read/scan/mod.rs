@@ -246,6 +246,33 @@ impl Scan {
         {
             return Ok(None);
         }
+        self.lend_row_and_cell()
+    }
+
+    /// Moves to the next row as `next_row_within` does, and lends nothing: `row_and_cell` lends the row.
+    #[inline]
+    pub fn step_to_row(&mut self, budget: &mut StepBudget<'_>) -> Result<Stepped<()>> {
+        let found = if self.step_in_row_span() { Search::Found } else { self.find_row(budget)? };
+        Ok(match found {
+            Search::Found => Stepped::Found(()),
+            Search::End => Stepped::End,
+            Search::Spent => Stepped::NotYet,
+        })
+    }
+
+    /// Lends the key of the row that the scan has just moved to, with its first cell. `None` if the
+    /// scan is in no row, or has lent that cell. `next_cell` then lends the row's other cells.
+    #[inline]
+    pub fn row_and_cell(&mut self) -> Result<Option<(&[u8], Cell<'_>)>> {
+        if self.state != State::Primed {
+            return Ok(None);
+        }
+        self.lend_row_and_cell()
+    }
+
+    /// The row that was just come to, with its first cell.
+    #[inline]
+    fn lend_row_and_cell(&mut self) -> Result<Option<(&[u8], Cell<'_>)>> {
         self.state = State::InRow;
         if self.pass != Pass::RowSpan {
             return self.merged_row_and_cell();
@@ -568,19 +595,32 @@ mod tests {
         rows
     }
 
-    fn scan(
-        memtables: &[Arc<Memtable>],
-        request: &ScanRequest,
-        snapshot: u64,
-        work: u64,
-    ) -> Vec<OwnedRow> {
+    /// The first cell of each row of `scan`, in steps.
+    fn collect_firsts(mut scan: Scan, work: u64) -> Vec<OwnedRow> {
+        let mut rows = Vec::new();
+        while in_steps(work, |budget| scan.step_to_row(budget).unwrap()).is_some() {
+            let (row, cell) = scan.row_and_cell().unwrap().unwrap();
+            let cell = OwnedCell {
+                family: cell.family,
+                qualifier: cell.qualifier.to_vec(),
+                timestamp: cell.timestamp,
+                value: cell.value.to_vec(),
+            };
+            rows.push((row.to_vec(), vec![cell]));
+            assert!(scan.row_and_cell().unwrap().is_none(), "it is lent once");
+        }
+        assert!(scan.row_and_cell().unwrap().is_none(), "the end");
+        rows
+    }
+
+    fn scan(memtables: &[Arc<Memtable>], request: &ScanRequest, snapshot: u64) -> Scan {
         let cursors = memtables.iter().rev().map(|m| Source::Memtable(m.cursor())).collect();
         let at = SequenceNumber(snapshot);
         let dropped = memtables.iter().flat_map(|m| m.dropped_at(at)).collect();
         let dropped = DroppedAt::new(dropped, at);
         let sources = ScanSources { cursors, dropped, pin: None };
         let parts = ReadParts::of(&Options::default());
-        collect(Scan::new(sources, request, SequenceNumber(snapshot), &parts), work)
+        Scan::new(sources, request, SequenceNumber(snapshot), &parts)
     }
 
     proptest! {
@@ -611,7 +651,14 @@ mod tests {
             }
             for at in [snapshot, last] {
                 let want = model.scan(&request, SequenceNumber(at));
-                prop_assert_eq!(scan(&memtables, &request, at, work), want);
+                let have = collect(scan(&memtables, &request, at), work);
+                prop_assert_eq!(&have, &want);
+                let firsts = want.into_iter().map(|(row, mut cells)| {
+                    cells.truncate(1);
+                    (row, cells)
+                });
+                let have = collect_firsts(scan(&memtables, &request, at), work);
+                prop_assert_eq!(have, firsts.collect::<Vec<_>>());
             }
         }
     }

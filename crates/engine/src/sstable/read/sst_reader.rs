@@ -320,8 +320,18 @@ impl SstReader {
         Ok(samples)
     }
 
-    /// Bytes of the file that hold the entries of `rows`, to the nearest data blocks.
+    /// Bytes of the file that hold the entries of `rows`, to the nearest data blocks. Reads an index
+    /// partition for each bound between rows of the file, and nothing for the others.
     pub fn approximate_bytes(&self, rows: &RowRange) -> Result<u64> {
+        let Properties { first_row, last_row, .. } = &self.properties;
+        let ends_before_it = rows.end.as_ref().is_some_and(|end| end <= first_row);
+        if ends_before_it || *last_row < rows.start {
+            return Ok(0);
+        }
+        let ends_behind_it = rows.end.as_ref().is_none_or(|end| end > last_row);
+        if ends_behind_it && rows.start <= *first_row {
+            return Ok(self.data_end());
+        }
         let start = self.offset_of(&rows.start)?;
         let end = match &rows.end {
             Some(end) => self.offset_of(end)?,

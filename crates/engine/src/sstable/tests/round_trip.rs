@@ -357,6 +357,39 @@ fn the_largest_keys_and_values_work() {
 }
 
 #[test]
+fn the_bytes_of_a_range_are_told_without_reads_unless_a_bound_is_between_rows() {
+    let rows: Rows = (0..20_000)
+        .map(|row| (format!("row {row:08}").into_bytes(), vec![put(1, b"q", row, 0, b"value")]))
+        .collect();
+    let (mut bytes, _) = build(&rows, &[], &options());
+    let whole = open(bytes.clone()).unwrap();
+    let range = |start: &str, end: Option<&str>| RowRange {
+        start: Vec::from(start),
+        end: end.map(Vec::from),
+    };
+    for partition in whole.top.partitions() {
+        bytes[partition.index.offset as usize] ^= 1;
+    }
+    let damaged = open(bytes).unwrap();
+    let all = whole.approximate_bytes(&RowRange::ALL).unwrap();
+    assert!(all > 0);
+    for (start, end, want) in [
+        ("", None, all),
+        ("row 00000000", None, all),
+        ("a", Some("row 00019999x"), all),
+        ("row 00019999x", None, 0),
+        ("s", Some("t"), 0),
+        ("a", Some("row 00000000"), 0),
+    ] {
+        let told = damaged.approximate_bytes(&range(start, end)).unwrap();
+        assert_eq!(told, want, "{start} {end:?}");
+    }
+    let last = range("row 00019000", None);
+    assert!(whole.approximate_bytes(&last).unwrap() < all / 2);
+    assert!(damaged.approximate_bytes(&last).is_err());
+}
+
+#[test]
 fn a_file_of_dropped_ranges_alone_has_no_rows() {
     let range = |start: &[u8], end: Option<&[u8]>, sequence| RangeTombstone {
         start: start.to_vec(),

@@ -106,6 +106,12 @@ impl Admitted {
         self.on(permission, policy::EVERYTHING) == policy::Allowed::Everything
     }
 
+    /// Returns whether a policy says what the caller may do. Without one every identity may do everything.
+    #[cfg(feature = "sql")]
+    pub(crate) fn has_policy(&self) -> bool {
+        self.policy.is_some()
+    }
+
     fn on(&self, permission: &str, resource: &str) -> policy::Allowed {
         match &self.policy {
             None => policy::Allowed::Everything,

@@ -218,7 +218,8 @@ const SQL = {
     ],
   },
   table: {
-    oid: 16384, database: "stele", kind: "table", schema: "public", name: HOSTILE, owner: "stele", comment: HOSTILE, tree: 17, bytes: 123456, rows_bytes: 121111,
+    oid: 16384, database: "stele", kind: "table", schema: "public", name: HOSTILE, owner: "stele", comment: HOSTILE, tree: 17, is_shared: false, bytes: 123456, rows_bytes: 121111,
+    more: { indexes: false, checks: true, foreign_keys: false },
     columns: [
       { name: "id", type: "integer", not_null: true, default: null, generated: null, is_identity: true, comment: null },
       { name: HOSTILE, type: "text", not_null: false, default: "'<b>'::text", generated: null, is_identity: false, comment: null },
@@ -235,7 +236,7 @@ const SQL = {
     next: { data: "AAGA", bytes: 3 },
   },
   tree: {
-    schema: "public", name: HOSTILE, tree: 17, is_shared: false, indexes: [{ oid: 16387, name: "by_data", bytes: 2345 }], active_bytes: 1000, frozen_bytes: [], compactions: [], paused: false,
+    schema: "public", name: HOSTILE, tree: 17, is_shared: false, indexes: [{ oid: 16387, name: "by_data", bytes: 2345 }], index_count: 501, active_bytes: 1000, frozen_bytes: [], compactions: [], paused: false,
     runs: [{ level: 0, files: 1, bytes: 5000, entries: 10, listed: [{ number: 5, bytes: 5000, entries: 10, tombstones: 0, first: shownBytes(0, 1, 0x80), last: shownBytes(0, 2, 0xff), compacting: false }] }],
   },
 };
@@ -280,6 +281,7 @@ test("tables of SQL show their structure and rows, whatever they are called", as
   const structure = await tab.locator(".schema").innerText();
   assert.match(structure, /by_data\s+data DESC\s+unique constraint, being built/);
   assert.match(structure, /by default '<b>'::text/);
+  assert.equal(await tab.getByText("There are more, which are not shown.").count(), 1);
   const rows = tab.getByRole("region", { name: "Rows of the table" });
   await rows.waitFor();
   assert.match(await rows.innerText(), /\\x00\\xff[^]*NULL\s+empty/);
@@ -293,12 +295,33 @@ test("tables of SQL show their structure and rows, whatever they are called", as
   await close();
 });
 
+test("a list that cannot be read leaves the other list, and comes back", async () => {
+  const { tab, close } = await openSql("tables");
+  const one = (list, name) => tab.getByRole("region", { name: list, exact: true }).getByText(name, { exact: true });
+  const [bigtable, sql] = [one("List of tables", "people"), one("SQL tables", "by_data")];
+  const refused = (route) => route.fulfill({ status: 400, json: { error: { code: "INVALID_ARGUMENT", message: "not now" } } });
+  const filter = tab.getByLabel("Tables whose name has");
+  await sql.waitFor();
+  for (const [path, text, other, own] of [[/v1\/sql\/tables/, "The tables of SQL cannot be listed", bigtable, sql], [/v1\/tables/, "The tables cannot be listed", sql, bigtable]]) {
+    await tab.route(path, refused);
+    await filter.fill("peop");
+    await tab.getByText(text, { exact: true }).waitFor();
+    await other.waitFor();
+    await tab.unroute(path, refused);
+    await filter.fill("");
+    await own.waitFor();
+    assert.equal(await tab.getByText(text, { exact: true }).count(), 0);
+  }
+  await close();
+});
+
 test("the tree of a table of SQL is drawn by index", async () => {
   const { tab, close } = await openSql("tree/sql/16384");
   await tab.getByText("Rows and indexes of a table are in one tree.").waitFor();
   await tab.getByLabel("Rows and indexes").selectOption("16387");
   await tab.waitForURL(/index=16387/);
   await tab.getByText(/Files that have entries of the index by_data, which takes 2.29 KiB/).waitFor();
+  await tab.getByText(/The first 1 of 501 indexes can be chosen/).waitFor();
   await close();
 });
 

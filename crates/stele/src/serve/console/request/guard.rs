@@ -51,6 +51,12 @@ impl Visitor {
         self.admitted.clone().map(|admitted| CallerHandle(Arc::new(admitted)))
     }
 
+    /// Returns whether a policy says what the visitor may do.
+    #[cfg(feature = "sql")]
+    pub(in super::super) fn is_under_policy(&self) -> bool {
+        self.admitted.as_ref().is_some_and(Admitted::has_policy)
+    }
+
     /// Returns whether the visitor has a permission on the server itself.
     pub(in super::super) fn may(&self, permission: &str) -> bool {
         self.admitted.as_ref().is_none_or(|admitted| admitted.may(permission))
@@ -79,11 +85,16 @@ impl Visitor {
         }
     }
 
-    fn refused(&self, permission: &str, resource: &str) -> Failure {
+    /// Notes that the request is refused, of a visitor with a name.
+    pub(in super::super) fn note_refusal(&self, resource: &str) {
         if let Some(admitted) = &self.admitted {
             let (method, code) = (&*self.path, Code::PermissionDenied);
             Caller::note(admitted, &EndedCall { method, resource, code });
         }
+    }
+
+    fn refused(&self, permission: &str, resource: &str) -> Failure {
+        self.note_refusal(resource);
         let on = if resource.is_empty() { "the server" } else { resource };
         let name = self.name().unwrap_or_default();
         Failure::new(Code::PermissionDenied, format!("{name} lacks {permission} on {on}"))

@@ -42,6 +42,19 @@ impl Allowance {
         Shown { data: BASE64_URL_SAFE_NO_PAD.encode(bytes), bytes: bytes.len() }
     }
 
+    /// Shows the beginning of a text, at most `most` bytes and as far as the answer has room, with a mark
+    /// if there is more.
+    #[cfg(feature = "sql")]
+    pub(in super::super) fn text(&mut self, text: &str, most: usize) -> String {
+        let most = most.min(self.0);
+        self.take(text.len().min(most));
+        if text.len() <= most {
+            return text.to_owned();
+        }
+        let end = (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        format!("{} …", &text[..end])
+    }
+
     /// Takes `bytes` of the room for something beside keys and values.
     pub(in super::super) fn take(&mut self, bytes: usize) {
         self.0 = self.0.saturating_sub(bytes);
@@ -61,5 +74,18 @@ mod tests {
         assert_eq!(left.show(b"x", 1, 8), Shown { data: String::new(), bytes: 1 });
         left.take(1);
         assert_eq!(left.whole(b"abc"), Shown { data: "YWJj".into(), bytes: 3 });
+    }
+
+    #[cfg(feature = "sql")]
+    #[test]
+    fn texts_are_cut_between_characters_and_take_of_the_room() {
+        let mut left = Allowance::of(100);
+        assert_eq!(left.text("abc", 3), "abc");
+        assert_eq!(left.text("abcd", 3), "abc …");
+        assert_eq!(left.text("aéé", 4), "aé …");
+        let mut left = Allowance::of(5);
+        assert_eq!([left.text("abc", 9), left.text("def", 9)], ["abc", "de …"]);
+        assert!(left.is_spent());
+        assert_eq!([left.text("g", 9), left.text("", 9)], [" …", ""]);
     }
 }

@@ -7,7 +7,7 @@ use crate::config::Security;
 use security::identity::create_token;
 use tokio::sync::watch;
 
-/// A server with identities, each with a token, and a policy.
+/// A server with identities, each with a token, and mostly a policy.
 pub(super) struct Secured {
     pub(super) server: Server,
     pub(super) tokens: Vec<String>,
@@ -18,12 +18,8 @@ pub(super) struct Secured {
 impl Secured {
     /// Starts a server with an identity for each binding: role, resource, families.
     pub(super) async fn start(bindings: &[(&str, &str, &[&str])]) -> Self {
-        let files = tempfile::tempdir().unwrap();
-        let path = |name: &str| files.path().join(name);
-        let mut tokens = Vec::new();
         let mut policy = String::new();
         for (at, (role, resource, families)) in bindings.iter().enumerate() {
-            tokens.push(create_token(&path("identities"), &format!("v{at}")).unwrap());
             policy += &format!(
                 "[[bindings]]\nrole = '{role}'\nmembers = ['token:v{at}']\nresource = '{resource}'\n"
             );
@@ -31,10 +27,21 @@ impl Secured {
                 policy += &format!("families = {families:?}\n");
             }
         }
-        std::fs::write(path("policy"), policy).unwrap();
+        Self::start_with(bindings.len(), Some(&policy)).await
+    }
+
+    /// Starts a server with some identities, and with this policy if there is one.
+    pub(super) async fn start_with(identities: usize, policy: Option<&str>) -> Self {
+        let files = tempfile::tempdir().unwrap();
+        let path = |name: &str| files.path().join(name);
+        let token = |at: usize| create_token(&path("identities"), &format!("v{at}")).unwrap();
+        let tokens = (0..identities).map(token).collect();
+        if let Some(policy) = policy {
+            std::fs::write(path("policy"), policy).unwrap();
+        }
         let options = Security {
             identities: Some(path("identities")),
-            policy: Some(path("policy")),
+            policy: policy.map(|_| path("policy")),
             ..Security::default()
         };
         let (hangups, hung_up) = watch::channel(0);

@@ -156,6 +156,7 @@ async fn relations_are_listed_with_their_kinds_and_bounded() {
     assert_eq!(listed(&few), all[1..2]);
     let (_, tables) = server.get("/sql/tables?kind=table", None).await;
     assert_eq!(listed(&tables), all[..1]);
+    assert_eq!(tables["relations"][0]["bytes"], Value::Null, "no sizes where none are shown");
 
     let mut transaction = begin(&sql.database).await;
     for at in 0..500 {
@@ -186,6 +187,10 @@ async fn the_structure_has_columns_keys_and_indexes() {
     assert_eq!((&index["name"], &index["unique"]), (&"by_data".into(), &true.into()));
     assert_eq!(index["columns"], json!([{"name": "data", "order": ""}]));
     assert!(told["rows_bytes"].as_u64() <= told["bytes"].as_u64(), "{told}");
+    // Rows are in memory alone, and those of indexes too: none is taken for bytes of the rows on disk.
+    assert_eq!((&told["rows_bytes"], &told["is_shared"]), (&0.into(), &false.into()));
+    let none = json!({"indexes": false, "checks": false, "foreign_keys": false});
+    assert_eq!(told["more"], none);
     let (_, same) = server.get(&format!("/sql/table?oid={}", sql.index()), None).await;
     assert_eq!(same["oid"], sql.table, "an index is told with its table");
     let (_, list) = server.get("/sql/tables", None).await;
@@ -225,6 +230,27 @@ async fn rows_come_in_pages_by_their_key_and_are_bounded() {
 }
 
 #[tokio::test]
+async fn a_page_of_rows_ends_after_the_bytes_that_it_reads() {
+    let server = Server::start(None).await;
+    let sql = Sql::of(&server).await;
+    let large = |id| {
+        let text = ::relational::Value::text("x".repeat(4 << 20));
+        vec![::relational::Value::Int4(id), text, ::relational::Value::Null]
+    };
+    let mut transaction = begin(&sql.database).await;
+    let rows = (11..=19).map(large).collect();
+    transaction.insert(sql.table, rows, OnConflict::Fail).await.unwrap();
+    transaction.commit().await.unwrap();
+    let path = format!("/sql/rows?oid={}", sql.table);
+    let count = |answer: &Value| answer["rows"].as_array().unwrap().len();
+    let (status, first) = server.get(&path, None).await;
+    assert_eq!((status, count(&first)), (StatusCode::OK, ROWS as usize + 8));
+    let next = first["next"]["data"].as_str().unwrap();
+    let (_, last) = server.get(&format!("{path}&after={next}"), None).await;
+    assert_eq!((count(&last), &last["next"]), (1, &Value::Null));
+}
+
+#[tokio::test]
 async fn wrong_requests_say_what_is_wrong() {
     let server = Server::start(None).await;
     let sql = Sql::of(&server).await;
@@ -256,7 +282,7 @@ async fn the_tree_has_the_files_of_the_table_and_of_each_index() {
     let path = format!("/sql/tree?oid={}", sql.table);
     let (status, before) = server.get(&path, None).await;
     assert_eq!((status, &before["runs"]), (StatusCode::OK, &json!([])), "{before}");
-    assert_eq!(before["is_shared"], false);
+    assert_eq!((&before["is_shared"], &before["index_count"]), (&false.into(), &1.into()));
     let tree = before["tree"].as_u64().unwrap() as u32;
     server.engine.tree(engine::TreeId(tree)).unwrap().flush().unwrap();
     let by_index = format!("{path}&index={}", sql.index());
@@ -310,6 +336,68 @@ async fn each_part_needs_its_own_permission() {
     assert_eq!(secured.status(reader, &rows).await, yes);
 }
 
+/// A declared table tells of a Bigtable table, whose schema the visitor of SQL may not see.
+#[tokio::test]
+async fn a_declared_table_keeps_what_it_reads_from_those_who_may_not_see_it() {
+    let policy = "[[bindings]]\nrole = 'stele.sqlViewer'\nmembers = ['token:v0', 'token:v1']\n\
+                  resource = '*'\n[[bindings]]\nrole = 'bigtable.viewer'\n\
+                  members = ['token:v1']\nresource = '*'\n";
+    let secured = Secured::start_with(2, Some(policy)).await;
+    let _sql = Sql::of(&secured.server).await;
+    for (who, sees) in [(0, false), (1, true)] {
+        let token = Some(secured.tokens[who].as_str());
+        let (status, list) = secured.server.get("/sql/tables?filter=people", token).await;
+        assert_eq!(status, StatusCode::OK, "{list}");
+        let one = &list["relations"][0];
+        assert_eq!((&one["kind"], one["of"].is_string()), (&"bigtable table".into(), sees));
+        let (_, told) = secured.server.get(&format!("/sql/table?oid={}", one["oid"]), token).await;
+        assert_eq!(told["table"].is_string(), sees, "{told}");
+        let column = &told["columns"][0];
+        assert_eq!((&column["name"], column["source"].is_string()), (&"k".into(), sees));
+        assert_eq!(list.to_string().contains(TABLE) || told.to_string().contains(TABLE), sees);
+    }
+}
+
+#[tokio::test]
+async fn what_has_no_room_in_a_structure_is_counted() {
+    let server = Server::start(None).await;
+    let sql = Sql::of(&server).await;
+    let long = "x".repeat(2 << 10);
+    let mut transaction = begin(&sql.database).await;
+    let columns = (0..600).map(|at| NewColumn {
+        name: format!("c{at}"),
+        data_type: DataType::Int4,
+        not_null: false,
+        default: Some(format!("'{long}'")),
+        identity: None,
+        precision: None,
+        generated: None,
+    });
+    let checks = (0..501).map(|at| NewConstraint::Check {
+        name: Some(format!("k{at}")),
+        expression: format!("c{at} > 0"),
+    });
+    let wide = CreateTable {
+        schema: PUBLIC_SCHEMA,
+        name: "wide".to_owned(),
+        owner: BOOTSTRAP_ROLE,
+        columns: columns.collect(),
+        constraints: checks.collect(),
+    };
+    let oid = transaction.create_table(wide).await.unwrap();
+    transaction.commit().await.unwrap();
+    let (status, told) = server.get(&format!("/sql/table?oid={oid}"), None).await;
+    assert_eq!(status, StatusCode::OK);
+    let len = |part: &str| told[part].as_array().unwrap().len();
+    assert_eq!((len("columns"), len("checks"), len("indexes")), (600, 500, 0));
+    assert_eq!(told["more"], json!({"indexes": false, "checks": true, "foreign_keys": false}));
+    let texts = told["columns"].as_array().unwrap().iter();
+    let texts: Vec<&str> = texts.map(|column| column["default"].as_str().unwrap()).collect();
+    assert!(texts.iter().map(|text| text.len()).sum::<usize>() < (1 << 20) + 600 * 4);
+    assert!(texts[0].len() > 2 << 10, "it is cut for its own bound");
+    assert_eq!(texts[599], " …");
+}
+
 async fn set_password(database: &Arc<Database>) {
     let mut transaction = begin(database).await;
     let change =
@@ -334,6 +422,32 @@ async fn without_identities_a_password_of_sql_keeps_its_tables_away() {
         assert_eq!(status, StatusCode::FORBIDDEN, "{path}: {told}");
         let text = told.to_string();
         assert!(text.contains("--identities") && !text.contains("img"), "{path}: {text}");
+    }
+}
+
+/// Without a policy every identity may do everything, and still has no role and password of SQL.
+#[tokio::test]
+async fn without_a_policy_no_identity_sees_tables_of_sql() {
+    let secured = Secured::start_with(1, None).await;
+    let sql = Sql::of(&secured.server).await;
+    let oid = sql.table;
+    let paths = [
+        "/sql/tables".to_owned(),
+        format!("/sql/table?oid={oid}"),
+        format!("/sql/rows?oid={oid}"),
+        format!("/sql/tree?oid={oid}"),
+    ];
+    assert_eq!(secured.status(0, "/overview").await, StatusCode::OK);
+    for has_password in [false, true] {
+        if has_password {
+            set_password(&sql.database).await;
+        }
+        for path in &paths {
+            let (status, told) = secured.server.get(path, Some(&secured.tokens[0])).await;
+            assert_eq!(status, StatusCode::FORBIDDEN, "{path} {has_password}: {told}");
+            let text = told.to_string();
+            assert!(text.contains("--policy") && !text.contains("img"), "{path}: {text}");
+        }
     }
 }
 

@@ -59,4 +59,6 @@ fn the_policy_of_the_beginning_holds_to_the_end() {
     gate.policy.store(None);
     assert!(!before.may("stele.checkpoints.create"));
     assert!(admit().may("stele.checkpoints.create"));
+    #[cfg(feature = "sql")]
+    assert!(before.has_policy() && !admit().has_policy());
 }

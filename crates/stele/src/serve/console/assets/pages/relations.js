@@ -10,7 +10,7 @@ import { value } from "./query.js";
 export function relations({ signal }) {
   const body = h("tbody", {});
   const note = h("span", { class: "card-note" });
-  const status = h("p", { class: "card-note", role: "status" });
+  const status = h("div", { class: "card-note", role: "status" });
   const more = h("button", { class: "button", type: "button", hidden: true, onclick: () => load(wanted, true) }, "More of SQL");
   const element = h("section", { class: "card", "aria-label": "List of SQL tables" },
     h("div", { class: "card-head" }, h("h2", {}, "SQL"), note),
@@ -19,13 +19,18 @@ export function relations({ signal }) {
   let wanted = "";
   let last;
   let turn = 0;
+  let before = new AbortController();
+  signal.addEventListener("abort", () => before.abort());
 
+  /** Ends the load before it: the server reads sizes for each. */
   async function load(filter, goOn = false) {
     const mine = ++turn;
     wanted = filter;
+    before.abort();
+    before = new AbortController();
     try {
       const after = goOn && last ? { after_schema: last.schema, after: last.name } : {};
-      const answer = await get("/sql/tables", { ...after, filter: filter || undefined }, signal);
+      const answer = await get("/sql/tables", { ...after, filter: filter || undefined }, before.signal);
       if (mine !== turn) return;
       if (!goOn) fill(body);
       body.append(...answer.relations.map(row));
@@ -34,7 +39,12 @@ export function relations({ signal }) {
       fill(note, "database ", named(answer.database));
       status.textContent = body.childElementCount > 0 ? "" : filter ? "Nothing of SQL has this in its name." : "There are no tables of SQL.";
     } catch (error) {
-      if (error.name !== "AbortError") fill(element, notice(tone(error), "The tables of SQL cannot be listed", error.message));
+      if (error.name === "AbortError" || mine !== turn) return;
+      if (!goOn) {
+        fill(body);
+        more.hidden = true;
+      }
+      fill(status, notice(tone(error), "The tables of SQL cannot be listed", error.message));
     }
   }
   return { element, load };
@@ -78,15 +88,15 @@ export function relation(root, { query, session, signal, state }, oid) {
 
 function structureView(told) {
   const sizes = told.kind !== "table" ? [] : [
-    ["Size", [bytes(told.bytes), " on disk and in memory"]],
-    ["Of the rows", bytes(told.rows_bytes)],
-    ["LSM tree", h("a", { href: `#/tree/sql/${told.oid}` }, `Tree ${told.tree}`)],
+    ["Size", [bytes(told.bytes), told.is_shared ? " on disk" : " on disk and in memory"]],
+    ["Of the rows", [bytes(told.rows_bytes), " on disk"]],
+    ["LSM tree", told.tree === null ? "–" : [h("a", { href: `#/tree/sql/${told.oid}` }, `Tree ${told.tree}`), told.is_shared ? ", which all tables of SQL share" : ""]],
   ];
   const facts = [
     ["Kind", told.kind === "bigtable table" ? "declared Bigtable table" : told.kind],
     ["Owner", named(told.owner)],
     ...sizes,
-    told.table !== undefined ? ["Reads", h("a", { href: `#/tables/${encodeURIComponent(told.table)}` }, named(told.table))] : null,
+    told.table ? ["Reads", h("a", { href: `#/tables/${encodeURIComponent(told.table)}` }, named(told.table))] : null,
     told.comment ? ["Comment", named(told.comment)] : null,
   ].filter((fact) => fact !== null);
   return h("details", { class: "card schema", open: true },
@@ -94,16 +104,17 @@ function structureView(told) {
     h("div", { class: "card-body" },
       h("dl", { class: "facts" }, facts.map(([term, text]) => h("div", {}, h("dt", {}, term), h("dd", {}, text)))),
       part("Columns", ["Column", "Type", "NULL", "Comes from"], told.columns.map(column)),
-      told.primary_key || told.indexes?.length > 0 ? part("Keys and indexes", ["Name", "Columns", "Kind", "Size on disk"], keys(told)) : null,
-      told.foreign_keys?.length > 0 ? part("Foreign keys", ["Name", "Columns", "References"], told.foreign_keys.map(foreignKey)) : null,
-      told.checks?.length > 0 ? part("Checks", ["Name", "Condition"], told.checks.map((one) => [named(one.name), h("code", {}, named(one.expression))])) : null,
+      told.primary_key || told.indexes?.length > 0 ? part("Keys and indexes", ["Name", "Columns", "Kind", "Size on disk"], keys(told), told.more?.indexes) : null,
+      told.foreign_keys?.length > 0 ? part("Foreign keys", ["Name", "Columns", "References"], told.foreign_keys.map(foreignKey), told.more?.foreign_keys) : null,
+      told.checks?.length > 0 ? part("Checks", ["Name", "Condition"], told.checks.map((one) => [named(one.name), h("code", {}, named(one.expression))]), told.more?.checks) : null,
       told.query !== undefined ? [h("h3", {}, "Query"), h("pre", { class: "wrapped" }, named(told.query))] : null));
 }
 
-/** Returns a table below a heading. The first cell of each row names it. */
-function part(title, names, cells) {
+/** Returns a table below a heading. The first cell of each row names it. Says so if there are `more` rows. */
+function part(title, names, cells, more = false) {
   return [h("h3", {}, title), h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": title }, h("table", { class: "data" }, head(names),
-    h("tbody", {}, cells.map(([first, ...others]) => h("tr", {}, h("th", { scope: "row" }, first), others.map((cell) => h("td", {}, cell)))))))];
+    h("tbody", {}, cells.map(([first, ...others]) => h("tr", {}, h("th", { scope: "row" }, first), others.map((cell) => h("td", {}, cell))))))),
+    more ? h("p", { class: "card-note" }, "There are more, which are not shown.") : null];
 }
 
 function column(one) {

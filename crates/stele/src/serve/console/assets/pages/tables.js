@@ -22,7 +22,7 @@ function short(name) {
 function list(root, { session, signal, state }) {
   const body = h("tbody", {});
   const more = h("button", { class: "button", type: "button", hidden: true, onclick: () => load(true) }, "More tables");
-  const status = h("p", { class: "card-note", role: "status" });
+  const status = h("div", { class: "card-note", role: "status" });
   const filter = h("input", { id: "filter", type: "search", placeholder: "Part of the name", autocomplete: "off", spellcheck: "false" });
   const ofSql = session.sql && session.may.sql_tables ? relations({ signal }) : null;
   let last;
@@ -53,7 +53,12 @@ function list(root, { session, signal, state }) {
       status.textContent = body.childElementCount === 0 ? (filter.value ? "No table has this in its name." : "There are no tables that you may list.") : "";
       state("good", "Serving");
     } catch (error) {
-      if (error.name !== "AbortError") fill(root, h("h1", {}, "Tables"), notice("critical", "The tables cannot be listed", error.message));
+      if (error.name === "AbortError" || mine !== turn) return;
+      if (!goOn) {
+        fill(body);
+        more.hidden = true;
+      }
+      fill(status, notice("critical", "The tables cannot be listed", error.message));
     }
   }
   load(false);

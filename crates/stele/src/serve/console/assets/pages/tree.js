@@ -78,6 +78,7 @@ function sqlNote(told, index) {
     one ? `Files that have entries of the index ${escaped(one.name)}, which takes ${bytes(one.bytes)} of them. Memtables and compactions are of the whole tree.` : "Rows and indexes of a table are in one tree.",
     told.is_shared ? "All tables of SQL on a cluster share the tree; files that have keys of this one are drawn." : "Two bytes at the beginning of a key tell rows and indexes apart.",
   ];
+  if (told.index_count > told.indexes.length) texts.push(`The first ${count(told.indexes.length)} of ${count(told.index_count)} indexes can be chosen.`);
   return h("p", { class: "card-note page-note" }, texts.join(" "));
 }
 

@@ -5,7 +5,7 @@ use super::super::super::request::failure::Failure;
 use super::super::super::request::guard::Visitor;
 use super::super::super::request::params::Params;
 use super::super::super::request::work::answer;
-use super::{LIST, check_passwords, database};
+use super::{GET_TABLE, LIST, check_passwords, database};
 use ::relational::catalog::{Index, ViewDefinition, WideTable};
 use ::relational::{Catalog, Table};
 use axum::extract::{RawQuery, State};
@@ -31,10 +31,11 @@ struct RelationView {
     schema: String,
     name: String,
     kind: &'static str,
-    /// The table of an index, or the Bigtable table of a declared one.
+    /// The table of an index, or the Bigtable table of a declared one, of those who may see its schema.
     of: Option<String>,
     columns: usize,
-    /// Bytes on disk and in memory, about; nothing of what has none of its own.
+    /// Bytes on disk, about, and those in memory of a table with a tree of its own. Nothing of what has none
+    /// of its own, and in a list of tables alone.
     bytes: Option<u64>,
 }
 
@@ -58,28 +59,37 @@ impl<'a> Relation<'a> {
         }
     }
 
-    fn told(self, schema: &str) -> RelationView {
+    fn told(self, schema: &str, visitor: &Visitor, with_sizes: bool) -> RelationView {
         let (_, name) = self.place();
-        let (oid, kind, of, columns, bytes) = match self {
-            Self::Table(table) => {
-                (table.oid, "table", None, table.columns.len(), Some(table.bytes()))
-            }
+        let (oid, kind, of, columns) = match self {
+            Self::Table(table) => (table.oid, "table", None, table.columns.len()),
             Self::Index(table, index) => {
-                let bytes = table.bytes_of_index(index.oid);
-                (index.oid, "index", Some(table.name.clone()), index.parts.len(), Some(bytes))
+                (index.oid, "index", Some(table.name.clone()), index.parts.len())
             }
-            Self::View(view) => (view.oid, "view", None, view.columns.len(), None),
+            Self::View(view) => (view.oid, "view", None, view.columns.len()),
             Self::Wide(wide) => {
-                (wide.oid, "bigtable table", Some(wide.table.clone()), wide.columns.len(), None)
+                let may_see = visitor.may_on(GET_TABLE, &wide.table);
+                let of = may_see.then(|| wide.table.clone());
+                (wide.oid, "bigtable table", of, wide.columns.len())
             }
         };
+        let bytes = if with_sizes { self.bytes() } else { None };
         let (schema, name) = (schema.to_owned(), name.to_owned());
         RelationView { oid, schema, name, kind, of, columns, bytes }
+    }
+
+    /// Returns the bytes, if there are any of its own. May read index partitions of SSTables.
+    fn bytes(self) -> Option<u64> {
+        match self {
+            Self::Table(table) => Some(table.bytes()),
+            Self::Index(table, index) => Some(table.bytes_of_index(index.oid)),
+            Self::View(_) | Self::Wide(_) => None,
+        }
     }
 }
 
 /// Answers with the relations whose name has the text `filter` in it, in order of schema and name, after
-/// the one of `after_schema` and `after`. `kind=table` asks for tables alone.
+/// the one of `after_schema` and `after`. `kind=table` asks for tables alone, without their sizes.
 pub(in super::super::super) async fn list(
     State(console): State<Arc<Console>>,
     visitor: Visitor,
@@ -95,16 +105,17 @@ pub(in super::super::super) async fn list(
     let told = move || -> Result<_, Failure> {
         let catalog = database.catalog();
         check_passwords(&catalog, &visitor)?;
-        Ok(page(&catalog, &params))
+        Ok(page(&catalog, &params, &visitor))
     };
     answer(place, told).await
 }
 
-fn page(catalog: &Catalog, params: &Params) -> RelationsView {
+fn page(catalog: &Catalog, params: &Params, visitor: &Visitor) -> RelationsView {
+    let only_tables = params.text("kind").is_some();
     let filter = params.text("filter").unwrap_or_default();
     let after =
         params.text("after").map(|name| (params.text("after_schema").unwrap_or_default(), name));
-    let listed = listed(catalog, params.text("kind").is_some()).into_iter();
+    let listed = listed(catalog, only_tables).into_iter();
     let wanted = listed.filter_map(|relation| {
         let (schema, name) = relation.place();
         let schema = catalog.schema(schema)?.name.as_str();
@@ -115,7 +126,8 @@ fn page(catalog: &Catalog, params: &Params) -> RelationsView {
     wanted.sort_by_key(|(schema, name, _)| (*schema, *name));
     let more = wanted.len() > RELATIONS_MAX;
     let told = wanted.iter().take(RELATIONS_MAX);
-    let relations = told.map(|(schema, _, relation)| relation.told(schema)).collect();
+    let relations =
+        told.map(|(schema, _, relation)| relation.told(schema, visitor, !only_tables)).collect();
     RelationsView { database: catalog.database.clone(), relations, more }
 }
 

@@ -3,8 +3,9 @@
 //! They are read from the catalog and by scans of the relational layer, and never by a text of SQL.
 //!
 //! Invariants:
-//! 1. A visitor needs the permissions of [`LIST`] and [`READ`]. On a server without identities, and only
-//!    there, one sees what a client of the same machine sees who gives no password: nothing, once each
+//! 1. A visitor needs the permissions of [`LIST`] and [`READ`] from a policy: what a server without one lets
+//!    every identity do passes over no password and privilege of SQL. On a server without identities, and
+//!    only there, one sees what a client of the same machine sees who gives no password: nothing, once each
 //!    superuser has one.
 //! 2. Each answer is bounded, and says when there is more.
 //! 3. Only the node that has the database answers.
@@ -23,10 +24,17 @@ use ::sql::Seat;
 use std::sync::Arc;
 use tonic::Code;
 
-/// Permission on names, columns and sizes.
+/// Permission on the list and the structure of relations.
 pub(in super::super) const LIST: &str = "stele.sqlTables.list";
 /// Permission on rows, and on the keys that files begin and end with.
 const READ: &str = "stele.sqlTables.readRows";
+/// Permission on the schema of a Bigtable table, which a declared table tells of.
+const GET_TABLE: &str = "bigtable.tables.get";
+
+const NO_POLICY: &str = "this server has no policy that says who may see tables of SQL: use psql, or set \
+     --policy and bind stele.sqlViewer or stele.sqlReader (docs/security.md)";
+const NO_IDENTITIES: &str = "the superusers of SQL have passwords, and this server knows no identities: use \
+     psql, or set --identities or --tls-client-ca, and --policy (docs/security.md)";
 
 /// Returns the database, if this server has it now.
 fn database(console: &Console) -> Result<Arc<Database>, Failure> {
@@ -52,15 +60,20 @@ fn database(console: &Console) -> Result<Arc<Database>, Failure> {
     }
 }
 
-/// Refuses a visitor whom the server does not know, if no superuser may enter without a password.
+/// Refuses a visitor of whom no policy says what is allowed: one with a name always, and one of a server
+/// without identities if no superuser may enter without a password.
 fn check_passwords(catalog: &Catalog, visitor: &Visitor) -> Result<(), Failure> {
-    let is_open =
-        catalog.roles().any(|role| role.superuser && role.login && role.password.is_none());
-    if visitor.name().is_some() || is_open {
+    if visitor.is_under_policy() {
         return Ok(());
     }
-    let text = "the superusers of SQL have passwords, and this server knows no identities: use psql, or \
-                set --identities or --tls-client-ca (docs/security.md)";
+    let is_open =
+        catalog.roles().any(|role| role.superuser && role.login && role.password.is_none());
+    let text = match visitor.name() {
+        Some(_) => NO_POLICY,
+        None if is_open => return Ok(()),
+        None => NO_IDENTITIES,
+    };
+    visitor.note_refusal("");
     Err(Failure::new(Code::PermissionDenied, text))
 }
 

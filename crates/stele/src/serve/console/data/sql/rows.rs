@@ -2,16 +2,20 @@
 //!
 //! A page is read in one view: rows of one moment. The next page begins behind the key of the last row, as
 //! of its own moment.
+//!
+//! Invariants:
+//! 1. A page ends after [`READ_BYTES_MAX`] bytes of rows that were read, whatever it shows of them.
+//! 2. Reading ends soon after its request is gone: answered, late, or left by its client.
 
 use super::super::super::Console;
 use super::super::super::request::failure::Failure;
 use super::super::super::request::guard::Visitor;
 use super::super::super::request::params::Params;
 use super::super::super::request::shown::{Allowance, Shown};
-use super::super::super::request::work::{answer, within};
+use super::super::super::request::work::{Place, answer, within};
 use super::super::values::{NODE_BYTES, Told};
 use super::{READ, check_passwords, database, of_sql, oid, table_of};
-use ::relational::{Isolation, KeyRange, Row, ScanSpec, Table, Value, View};
+use ::relational::{CancelFlag, Isolation, KeyRange, Row, RowScan, ScanSpec, Table, Value, View};
 use ::sql::values::{Settings, parse_value, value_text};
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
@@ -27,6 +31,8 @@ const BATCH_ROWS: usize = 32;
 /// Bytes of a page's values with their nodes, and of one value.
 const PAGE_BYTES_MAX: usize = 1 << 20;
 const VALUE_BYTES_MAX: usize = 512;
+/// Bytes of rows after which a page has no more of them.
+const READ_BYTES_MAX: usize = 32 << 20;
 /// Longest value to begin with, in bytes of its text.
 const FROM_BYTES_MAX: usize = 4 << 10;
 
@@ -84,25 +90,37 @@ pub(in super::super::super) async fn rows(
     });
     let view = view.await?;
     check_passwords(view.catalog(), &visitor)?;
-    answer(place, move || page(&view, &asked)).await
+    answer_in_time(place, move |cancel| page(&view, &asked, cancel)).await
 }
 
-fn page(view: &View, asked: &Asked) -> Result<RowsView, Failure> {
+/// Tells the reads of a request to end once it is gone.
+struct Ends(CancelFlag);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.expire();
+    }
+}
+
+/// Answers with what `make` returns, as [`answer`] does. The flag that it gets is set when the request is gone.
+async fn answer_in_time<T: Serialize>(
+    place: Place,
+    make: impl FnOnce(CancelFlag) -> Result<T, Failure> + Send + 'static,
+) -> Result<Response, Failure> {
+    let ends = Ends(CancelFlag::default());
+    let cancel = ends.0.clone();
+    answer(place, move || make(cancel)).await
+}
+
+fn page(view: &View, asked: &Asked, cancel: CancelFlag) -> Result<RowsView, Failure> {
     let table = table_of(view.catalog(), asked.oid)?;
     let range = KeyRange { lower: lower(table, asked)?, upper: Bound::Unbounded };
     // One more, which tells that there are more.
     let limit = Some(asked.limit + 1);
-    let spec = ScanSpec { ranges: vec![range], limit, ..ScanSpec::of(asked.oid) };
+    let spec = ScanSpec { ranges: vec![range], limit, cancel, ..ScanSpec::of(asked.oid) };
     let mut scan = view.scan(spec).map_err(|error| of_sql(&error))?;
     let mut page = Page::new(asked.limit);
-    let mut more = false;
-    while !more {
-        let batch = scan.next_batch(BATCH_ROWS).map_err(|error| of_sql(&error))?;
-        if batch.is_empty() {
-            break;
-        }
-        more = !batch.into_iter().all(|row| page.take(table, row));
-    }
+    let more = page.fill(table, &mut scan)?;
     let last = page.last.filter(|_| more);
     let next = last.map(|key| table.layout.key.encode(&key)).transpose();
     let next = next.map_err(|error| of_sql(&error))?;
@@ -154,6 +172,23 @@ impl Page {
         }
     }
 
+    /// Adds the rows of a scan as far as there is room. Returns true if there are more.
+    fn fill(&mut self, table: &Table, scan: &mut RowScan) -> Result<bool, Failure> {
+        let mut read = 0;
+        while read < READ_BYTES_MAX {
+            let batch = scan.next_batch(BATCH_ROWS).map_err(|error| of_sql(&error))?;
+            if batch.is_empty() {
+                return Ok(false);
+            }
+            read += batch.iter().flatten().map(Value::memory_bytes).sum::<usize>();
+            if !batch.into_iter().all(|row| self.take(table, row)) {
+                return Ok(true);
+            }
+        }
+        let next = scan.next_batch(1).map_err(|error| of_sql(&error))?;
+        Ok(!next.is_empty())
+    }
+
     /// Adds a row. Returns false, and adds nothing, if there is no room.
     fn take(&mut self, table: &Table, row: Row) -> bool {
         if self.rows.len() >= self.limit || self.left.is_spent() {
@@ -177,5 +212,41 @@ fn told(value: &Value, settings: &Settings, left: &mut Allowance) -> Told {
         Value::Bytea(bytes) => Told::Bytes { bytes: show(bytes) },
         Value::Text(text) | Value::Jsonb(text) => Told::String { string: show(text.as_bytes()) },
         other => Told::String { string: show(value_text(other, settings).as_bytes()) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::super::request::work::{Places, TIME_MAX};
+    use super::*;
+    use tonic::Code;
+
+    /// Reads until it is told to end.
+    fn read(cancel: CancelFlag) -> Result<(), Failure> {
+        loop {
+            cancel.check().map_err(|error| of_sql(&error))?;
+            std::thread::yield_now();
+        }
+    }
+
+    async fn until_free(places: &Places) {
+        while places.free() == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reading_ends_with_a_request_that_is_late_or_gone() {
+        let places = Places::new(1);
+        let late = tokio::spawn(answer_in_time(places.take().unwrap(), read));
+        tokio::task::yield_now().await;
+        tokio::time::advance(TIME_MAX).await;
+        assert_eq!(late.await.unwrap().unwrap_err().code, Code::DeadlineExceeded);
+        until_free(&places).await;
+        let gone = tokio::spawn(answer_in_time(places.take().unwrap(), read));
+        tokio::task::yield_now().await;
+        gone.abort();
+        assert!(gone.await.unwrap_err().is_cancelled());
+        until_free(&places).await;
     }
 }

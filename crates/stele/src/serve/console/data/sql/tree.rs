@@ -37,6 +37,8 @@ struct TreeView {
     /// True if other tables are in the same tree: on a node of a cluster.
     is_shared: bool,
     indexes: Vec<IndexView>,
+    /// Number of indexes, of which the first are told.
+    index_count: usize,
     #[serde(flatten)]
     drawn: Drawn,
 }
@@ -84,8 +86,9 @@ fn told(
         schema: schema.to_owned(),
         name: table.name.clone(),
         tree: place.tree.0,
-        is_shared: place.tree.0 != table.tree,
+        is_shared: place.is_shared,
         indexes: indexes.collect(),
+        index_count: table.indexes.len(),
         drawn,
     })
 }
