@@ -104,12 +104,23 @@ impl Kind {
             Self::Id => write!(out, "{}", random.random::<i64>()),
             Self::Flag => write!(out, "{}", random.random_range(0..2)),
             Self::Small if random.random_bool(0.6) => write!(out, "0"),
-            Self::Small => write!(out, "{}", random.random_range(0..10_000_i16) >> random.random_range(0..9)),
-            Self::Integer => write!(out, "{}", random.random::<i32>() >> random.random_range(0..24)),
+            Self::Small => {
+                write!(out, "{}", random.random_range(0..10_000_i16) >> random.random_range(0..9))
+            }
+            Self::Integer => {
+                write!(out, "{}", random.random::<i32>() >> random.random_range(0..24))
+            }
             Self::Date => write!(out, "2013-07-{:02}", random.random_range(1..32)),
             Self::Moment => {
                 let mut part = |max: u32| random.random_range(0..max);
-                write!(out, "2013-07-{:02} {:02}:{:02}:{:02}", part(31) + 1, part(24), part(60), part(60))
+                write!(
+                    out,
+                    "2013-07-{:02} {:02}:{:02}:{:02}",
+                    part(31) + 1,
+                    part(24),
+                    part(60),
+                    part(60)
+                )
             }
             Self::Title => {
                 words(random, 8, "при вет мир", out);
@@ -126,7 +137,9 @@ impl Kind {
                 words(random, 4, "какой то текст", out);
                 Ok(())
             }
-            Self::Word => write!(out, "{}", ["", "D6", "utf-8", "S", "ru"][random.random_range(0..5)]),
+            Self::Word => {
+                write!(out, "{}", ["", "D6", "utf-8", "S", "ru"][random.random_range(0..5)])
+            }
             Self::Empty => Ok(()),
         };
     }
@@ -213,7 +226,13 @@ fn read(
 }
 
 /// Prints the best CPU time of some rounds, for a million rows.
-fn measure(name: &str, rows: usize, bytes: usize, rounds: usize, mut work: impl FnMut() -> Result<()>) -> Result<()> {
+fn measure(
+    name: &str,
+    rows: usize,
+    bytes: usize,
+    rounds: usize,
+    mut work: impl FnMut() -> Result<()>,
+) -> Result<()> {
     let mut best = u64::MAX;
     for _ in 0..rounds {
         let start = cpu_nanos();
@@ -222,7 +241,10 @@ fn measure(name: &str, rows: usize, bytes: usize, rounds: usize, mut work: impl 
     }
     let seconds = best as f64 / 1e9;
     let million = seconds * 1e6 / rows as f64;
-    println!("{name:30} {million:6.2} CPU-s a million rows, {:6.0} MB/s", bytes as f64 / 1e6 / seconds);
+    println!(
+        "{name:30} {million:6.2} CPU-s a million rows, {:6.0} MB/s",
+        bytes as f64 / 1e6 / seconds
+    );
     Ok(())
 }
 
@@ -271,7 +293,8 @@ fn main() -> Result<()> {
             read(&data, &options, &mut None, ignore).map(drop)
         })?;
         if format != Format::Binary {
-            let texts = columns().into_iter().map(|column| Column::new(column.name, ColumnType::Text));
+            let texts =
+                columns().into_iter().map(|column| Column::new(column.name, ColumnType::Text));
             let mut parser = Some(Parser::new(&options, texts.collect(), forms.clone())?);
             measure("  + split into fields, as text", rows, bytes, rounds, || {
                 read(&data, &options, &mut parser, ignore).map(drop)

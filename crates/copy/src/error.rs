@@ -158,16 +158,18 @@ impl Error {
     }
 }
 
-/// Returns the first [`SHOWN_BYTES_MAX`] bytes as text, with dots behind if more follow.
+/// Returns the first [`SHOWN_BYTES_MAX`] bytes as text, with dots behind if more follow. It has no zero
+/// byte, which would end it in a message of the protocol.
 pub(crate) fn shorten(bytes: &[u8]) -> String {
+    let text = |bytes| String::from_utf8_lossy(bytes).replace('\0', "\u{fffd}");
     if bytes.len() <= SHOWN_BYTES_MAX {
-        return String::from_utf8_lossy(bytes).into_owned();
+        return text(bytes);
     }
     let mut end = SHOWN_BYTES_MAX;
     while end > SHOWN_BYTES_MAX - 3 && bytes[end] & 0xc0 == 0x80 {
         end -= 1;
     }
-    format!("{}...", String::from_utf8_lossy(&bytes[..end]))
+    format!("{}...", text(&bytes[..end]))
 }
 
 impl fmt::Display for Error {

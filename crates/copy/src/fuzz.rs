@@ -1,8 +1,8 @@
 //! Body of the fuzz target: data of COPY that may be any bytes.
 
 use crate::{
-    Column, ColumnType, Format, Header, IsoForms, Layout, Limits, Options, Parser, Result, Splitter,
-    Writer,
+    Column, ColumnType, Format, Header, IsoForms, Layout, Limits, Options, Parser, Result,
+    Splitter, Writer,
 };
 use arrow_array::{ArrayRef, RecordBatch};
 use std::sync::Arc;

@@ -83,9 +83,8 @@ mod tests {
             Ok(Some(column([7, 7])))
         });
         assert_eq!(filled.unwrap().column(1), &column([7, 7]));
-        let short = layout.batch(columns, 2, |_, _| {
-            Ok(Some(Arc::new(Int32Array::from(vec![1])) as ArrayRef))
-        });
+        let short = layout
+            .batch(columns, 2, |_, _| Ok(Some(Arc::new(Int32Array::from(vec![1])) as ArrayRef)));
         assert_eq!(short.unwrap_err().state(), State::INTERNAL_ERROR);
         assert!(Layout::new(&table, &[1, 1]).is_err());
         assert!(Layout::new(&table, &[3]).is_err());

@@ -85,8 +85,7 @@ impl Options {
         }
         let is_letter = self.delimiter.is_ascii_lowercase() || self.delimiter.is_ascii_digit();
         if !is_csv && (is_letter || matches!(self.delimiter, b'\\' | b'.')) {
-            let message =
-                format!("COPY delimiter cannot be \"{}\"", char::from(self.delimiter));
+            let message = format!("COPY delimiter cannot be \"{}\"", char::from(self.delimiter));
             return wrong(&message);
         }
         if self.null.as_bytes().contains(&self.delimiter) {

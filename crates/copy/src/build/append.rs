@@ -5,10 +5,10 @@ use crate::column::ColumnType;
 use crate::error::{Error, Result, State};
 use crate::forms::{Forms, Scalar};
 use crate::values::{
-    DATE_MAX, DATE_MIN, DAY, TIMESTAMP_END, TIMESTAMP_MIN, binary_decimal, fit_char, fit_decimal, fit_varchar,
-    leading_date, leading_integer, leading_time, leading_timestamp, leading_timestamptz, not_text,
-    parse_bool, parse_bytea, parse_decimal, parse_float4, parse_float8, parse_integer, parse_oid,
-    parse_uuid,
+    DATE_MAX, DATE_MIN, DAY, TIMESTAMP_END, TIMESTAMP_MIN, binary_decimal, fit_char, fit_decimal,
+    fit_varchar, leading_date, leading_integer, leading_time, leading_timestamp,
+    leading_timestamptz, not_text, parse_bool, parse_bytea, parse_decimal, parse_float4,
+    parse_float8, parse_integer, parse_oid, parse_uuid,
 };
 
 /// Bytes after the data that let a whole word be read at any place of it.
@@ -212,8 +212,6 @@ fn beyond(name: &str) -> Error {
 fn sized<const N: usize>(bytes: &[u8]) -> Result<[u8; N]> {
     bytes.try_into().map_err(|_| match bytes.len() < N {
         true => Error::new(State::PROTOCOL_VIOLATION, "insufficient data left in message"),
-        false => {
-            Error::new(State::INVALID_BINARY_REPRESENTATION, "incorrect binary data format")
-        }
+        false => Error::new(State::INVALID_BINARY_REPRESENTATION, "incorrect binary data format"),
     })
 }

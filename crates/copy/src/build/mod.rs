@@ -127,8 +127,9 @@ impl Values {
     }
 
     fn into_array(self, nulls: Option<NullBuffer>, column_type: ColumnType) -> Result<ArrayRef> {
-        let wrong =
-            |problem: arrow_schema::ArrowError| Error::new(State::INTERNAL_ERROR, problem.to_string());
+        let wrong = |problem: arrow_schema::ArrowError| {
+            Error::new(State::INTERNAL_ERROR, problem.to_string())
+        };
         Ok(match self {
             Self::Bool(values) => Arc::new(BooleanArray::new(BooleanBuffer::from(values), nulls)),
             Self::Int2(values) => primitive::<arrow::Int16Type>(values, nulls),
@@ -168,10 +169,7 @@ impl Values {
     }
 }
 
-fn primitive<T: ArrowPrimitiveType>(
-    values: Vec<T::Native>,
-    nulls: Option<NullBuffer>,
-) -> ArrayRef {
+fn primitive<T: ArrowPrimitiveType>(values: Vec<T::Native>, nulls: Option<NullBuffer>) -> ArrayRef {
     Arc::new(PrimitiveArray::<T>::new(ScalarBuffer::from(values), nulls))
 }
 

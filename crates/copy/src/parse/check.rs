@@ -78,9 +78,17 @@ pub(super) fn without_end(record: &[u8], line_end: LineEnd) -> &[u8] {
 }
 
 /// Refuses a record, with its line end, that has a byte of another line end outside of escapes and quotes.
-pub(super) fn check_line_ends(record: &[u8], shape: &Shape, line_end: LineEnd) -> Result<(), Error> {
+pub(super) fn check_line_ends(
+    record: &[u8],
+    shape: &Shape,
+    line_end: LineEnd,
+) -> Result<(), Error> {
     let content = without_end(record, line_end);
     let is_csv = shape.format == Format::Csv;
+    if !is_csv && line_end == LineEnd::CrLf && content.len() < record.len() && is_escaped(content) {
+        // The carriage return is data, and the newline stands alone.
+        return Err(stray(b'\n', false));
+    }
     let mut quotes = Quotes::default();
     let mut from = 0;
     for at in memchr::memchr2_iter(b'\n', b'\r', content) {

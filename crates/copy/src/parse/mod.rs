@@ -211,10 +211,9 @@ fn match_header(line: &[u8], names: Vec<&str>, shape: &Shape) -> Result<()> {
         if !is_null && bytes == name.as_bytes() {
             continue;
         }
-        let got = crate::error::shorten(bytes);
         let got = match is_null {
-            true => format!("null value (\"{got}\")"),
-            false => format!("\"{got}\""),
+            true => format!("null value (\"{}\")", String::from_utf8_lossy(&shape.null)),
+            false => format!("\"{}\"", crate::error::shorten(bytes)),
         };
         let message = format!(
             "column name mismatch in header line field {number}: got {got}, expected \"{name}\""

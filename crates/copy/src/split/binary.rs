@@ -120,8 +120,7 @@ impl BinaryCutter {
                 Ok(fields)
             }
             _ => {
-                let message =
-                    format!("row field count is {count}, expected {}", self.columns);
+                let message = format!("row field count is {count}, expected {}", self.columns);
                 Err(Stop::Wrong(Error::format(message)))
             }
         }

@@ -98,6 +98,10 @@ impl CsvCutter {
     /// Returns the place behind the last line end outside of quotes, in data that was not searched.
     fn last_end(&mut self, data: &[u8], line_end: LineEnd) -> Option<usize> {
         let (from, before) = self.searched;
+        if from > data.len() {
+            // A backslash that may begin a mark was searched before it was known as one.
+            return None;
+        }
         let mut quotes = before;
         quotes.pass(&data[from..], self.quote, self.escape);
         self.searched = (data.len(), quotes);

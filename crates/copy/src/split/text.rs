@@ -47,9 +47,10 @@ impl TextCutter {
 
     /// Returns the place behind the last line end of data that was not searched before.
     fn last_end(&mut self, data: &[u8], line_end: LineEnd) -> Option<usize> {
-        let mut to = data.len();
-        while let Some(found) = memchr::memrchr(line_end.last(), &data[self.without_end..to]) {
-            let found = self.without_end + found;
+        // A backslash that may begin a mark was searched before it was known as one.
+        let (from, mut to) = (self.without_end.min(data.len()), data.len());
+        while let Some(found) = memchr::memrchr(line_end.last(), &data[from..to]) {
+            let found = from + found;
             if !is_escaped(data, found) {
                 return Some(found + 1);
             }
@@ -62,8 +63,8 @@ impl TextCutter {
     /// Returns what a mark at a place means.
     fn at_mark(&mut self, data: &[u8], mark: usize, is_last: bool) -> Cut {
         let known = self.line_end;
-        let is_alone = mark == 0
-            || (matches!(data[mark - 1], b'\n' | b'\r') && !is_escaped(data, mark - 1));
+        let is_alone =
+            mark == 0 || (matches!(data[mark - 1], b'\n' | b'\r') && !is_escaped(data, mark - 1));
         let found = match data[mark + 2..] {
             [] if is_last && is_alone => return Cut::End(mark, data.len()),
             [] if !is_last => return Cut::More,
@@ -95,8 +96,8 @@ impl Cutter for TextCutter {
     fn cut(&mut self, data: &[u8], is_last: bool) -> Cut {
         let mark = self.find_mark(data);
         if self.line_end.is_none() {
-            // What follows a mark is no line.
-            let (lines, is_last) = mark.map_or((data, is_last), |mark| (&data[..mark], false));
+            // What follows a mark is no line. Its backslash tells that a carriage return stands alone.
+            let (lines, is_last) = mark.map_or((data, is_last), |mark| (&data[..=mark], false));
             self.line_end = self.first_line.find(lines, is_last);
         }
         let mut data = data;

@@ -121,9 +121,8 @@ mod tests {
 
     #[test]
     fn binary_and_text_agree() {
-        let texts = [
-            "0", "1", "-1", "0.01", "12345678.9", "10000", "9999.99", "-0.05", "1000000", "0.1",
-        ];
+        let texts =
+            ["0", "1", "-1", "0.01", "12345678.9", "10000", "9999.99", "-0.05", "1000000", "0.1"];
         for scale in [-3, -1, 0, 1, 2, 3, 4, 5, 6, 7, 8] {
             for text in texts {
                 let number = parse_decimal(text, 38, scale).unwrap().unwrap();

@@ -8,8 +8,7 @@ const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
 /// Added to a byte of 0 to 9 it leaves the high bit clear; any other byte gets it, or has it.
 const ABOVE_NINE: u64 = 0x7676_7676_7676_7676;
 const LOW_BITS: u64 = 0x7f7f_7f7f_7f7f_7f7f;
-const POWERS: [u64; 9] =
-    [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
+const POWERS: [u64; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
 
 /// Returns how many bytes from the lowest are digits, 0 to 8.
 #[inline(always)]
@@ -104,7 +103,8 @@ mod tests {
                 assert_eq!(leading_integer(&bytes, 0), Some(want), "{text}{behind}");
             }
         }
-        for text in ["", "-", "+1", " 1", "x", "9223372036854775808", "12345678901234567890", "\t"] {
+        for text in ["", "-", "+1", " 1", "x", "9223372036854775808", "12345678901234567890", "\t"]
+        {
             let bytes = [text.as_bytes(), &[0; 32]].concat();
             assert_eq!(leading_integer(&bytes, 0), None, "{text:?}");
         }

@@ -13,9 +13,7 @@ mod integer;
 mod moment;
 
 pub(crate) use binary_decimal::{binary_decimal, encode_decimal};
-pub(crate) use bytes::{
-    fit_char, fit_varchar, not_text, parse_bool, parse_bytea, parse_uuid,
-};
+pub(crate) use bytes::{fit_char, fit_varchar, not_text, parse_bool, parse_bytea, parse_uuid};
 pub(crate) use civil::{
     DATE_MAX, DATE_MIN, DAY, HOUR, MINUTE, SECOND, TIMESTAMP_END, TIMESTAMP_MIN, civil_from_days,
 };

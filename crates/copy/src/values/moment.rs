@@ -14,8 +14,7 @@ const CLOCK_MARKS: u64 = 0x0000_ff00_00ff_0000;
 #[inline(always)]
 fn shaped(bytes: &[u8], at: usize, shape: u64, marks: u64) -> Option<[u8; 8]> {
     let digits = word(bytes, at)? ^ shape;
-    let above_nine =
-        ((digits & 0x7f7f_7f7f_7f7f_7f7f) + 0x7676_7676_7676_7676) | digits;
+    let above_nine = ((digits & 0x7f7f_7f7f_7f7f_7f7f) + 0x7676_7676_7676_7676) | digits;
     let is_shaped = (above_nine & 0x8080_8080_8080_8080) | (digits & marks) == 0;
     is_shaped.then(|| digits.to_le_bytes())
 }
@@ -111,10 +110,7 @@ fn offset(bytes: &[u8], at: usize) -> Option<(i64, usize)> {
 mod tests {
     use super::*;
 
-    fn whole<T>(
-        text: &str,
-        leading: impl Fn(&[u8], usize) -> Option<(T, usize)>,
-    ) -> Option<T> {
+    fn whole<T>(text: &str, leading: impl Fn(&[u8], usize) -> Option<(T, usize)>) -> Option<T> {
         let bytes = [b"..", text.as_bytes(), b"\t", &[0; 32]].concat();
         leading(&bytes, 2).filter(|(_, end)| *end == text.len() + 2).map(|(value, _)| value)
     }

@@ -103,11 +103,16 @@ fn show(
             if lines.is_empty() { "nothing\n".to_owned() } else { lines }
         }
         Err(error) => {
-            let mut text = format!("{:?}: {}\n", error.state(), error.message());
+            let mut text = format!("{:?}: {}\n", error.state(), visible(error.message()));
             text += &error.hint().map_or(String::new(), |hint| format!("hint: {hint}\n"));
-            text + &error.context("t").map_or(String::new(), |context| context + "\n")
+            text + &error.context("t").map_or(String::new(), |context| visible(&context) + "\n")
         }
     }
+}
+
+/// Shows control characters as the input does, and a newline as `␊`.
+fn visible(text: &str) -> String {
+    text.replace('\t', "→").replace('\r', "␍").replace('\0', "␀").replace('\n', "␊")
 }
 
 fn byte(name: Option<String>, default: u8) -> u8 {
@@ -215,7 +220,7 @@ fn hex(digits: &str) -> Vec<u8> {
 /// Returns the binary data that an input describes.
 fn binary(input: &str) -> Vec<u8> {
     let mut data = Vec::new();
-    let mut field = |data: &mut Vec<u8>, bytes: &[u8]| {
+    let field = |data: &mut Vec<u8>, bytes: &[u8]| {
         data.extend_from_slice(&(bytes.len() as i32).to_be_bytes());
         data.extend_from_slice(bytes);
     };
