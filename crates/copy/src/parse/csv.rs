@@ -95,7 +95,7 @@ impl Parser {
                 }
             };
             let pushed = value.and_then(|text| {
-                let is_null_text = text.as_bytes() == self.shape.null;
+                let is_null_text = self.shape.is_null(text.as_bytes());
                 let may_be_null = match is_quoted {
                     true => column.column.force_null,
                     // FORCE_NOT_NULL makes it a text, which FORCE_NULL makes NULL again.

@@ -113,7 +113,7 @@ impl Parser {
             _ => self.parse_text(block, rows_max),
         };
         if let Err(problem) = parsed {
-            return Err(self.placed(problem, block));
+            return Err(self.placed(*problem, block));
         }
         if let Some(checked) = &block.checked
             && let Some(problem) = &checked.problem
@@ -148,8 +148,8 @@ impl Parser {
     }
 
     /// Adds the place of a record to the error of one of its values.
-    fn placed(&self, problem: Box<Problem>, block: &Block) -> Error {
-        let Problem { error, at, column, field } = *problem;
+    fn placed(&self, problem: Problem, block: &Block) -> Error {
+        let Problem { error, at, column, field } = problem;
         let data = block.data();
         let line_number = block.line_at(at);
         let end = check::record_end(data, at, &self.shape, block.line_end);

@@ -36,6 +36,14 @@ impl Shape {
     }
 }
 
+impl Shape {
+    /// Returns whether a field is the text of NULL. Most are told apart without a call.
+    #[inline(always)]
+    pub(crate) fn is_null(&self, field: &[u8]) -> bool {
+        field.len() == self.null.len() && field.first() == self.null.first() && field == self.null
+    }
+}
+
 /// A field of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Field {

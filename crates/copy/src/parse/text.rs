@@ -79,18 +79,21 @@ impl Parser {
             let pushed = if *escape < place {
                 // A backslash changes the value, or where it ends.
                 self.scratch.clear();
-                let (bytes, is_null);
-                (bytes, is_null) = text_field(&padded[..end], at, &self.shape, &mut self.scratch);
-                place = bytes;
+                let is_null;
+                (place, is_null) = text_field(&padded[..end], at, &self.shape, &mut self.scratch);
                 *escape = next_escape(&padded[..source.end()], place);
                 match is_null {
-                    true => Ok(column.push_null(self.rows)),
+                    true => {
+                        column.push_null(self.rows);
+                        Ok(())
+                    }
                     false => text_of(&self.scratch)
                         .and_then(|text| column.push_text(text, &*self.forms))
                         .map_err(|error| (error, &*self.scratch)),
                 }
-            } else if padded[at..place] == self.shape.null {
-                Ok(column.push_null(self.rows))
+            } else if self.shape.is_null(&padded[at..place]) {
+                column.push_null(self.rows);
+                Ok(())
             } else {
                 source
                     .get(at, place)

@@ -6,7 +6,7 @@ use crate::parse::Shape;
 /// Writes values so that they are read back as they are.
 pub(super) struct Escapes {
     shape: Shape,
-    /// True for bytes that a text escapes, or for which CSV quotes.
+    /// True for bytes that a text escapes.
     is_special: [bool; 256],
     is_alone: bool,
     /// True if digits, signs and points never need an escape or quotes.
@@ -17,11 +17,9 @@ impl Escapes {
     pub(super) fn new(options: &Options, columns: usize) -> Self {
         let shape = Shape::of(options);
         let mut is_special = [false; 256];
-        let bytes: &[u8] = match shape.format {
-            Format::Csv => &[shape.quote, shape.delimiter, b'\n', b'\r'],
-            _ => &[8, 9, 10, 11, 12, 13, b'\\', shape.delimiter],
-        };
-        bytes.iter().for_each(|byte| is_special[usize::from(*byte)] = true);
+        for byte in [8, 9, 10, 11, 12, 13, b'\\', shape.delimiter] {
+            is_special[usize::from(byte)] = true;
+        }
         let has_plain_numbers = shape.has_plain_numbers;
         Self { shape, is_special, is_alone: columns == 1, has_plain_numbers }
     }
@@ -46,7 +44,16 @@ impl Escapes {
     }
 
     fn put_escaped(&self, value: &[u8], out: &mut Vec<u8>) {
+        let delimiter = self.shape.delimiter;
+        // Without an early end, so that the compiler looks at many bytes at once.
+        let has_special = value.iter().fold(false, |found, byte| {
+            found | (byte.wrapping_sub(8) < 6) | (*byte == b'\\') | (*byte == delimiter)
+        });
         let mut rest = value;
+        if !has_special {
+            out.extend_from_slice(value);
+            return;
+        }
         while let Some(at) = rest.iter().position(|byte| self.is_special[usize::from(*byte)]) {
             out.extend_from_slice(&rest[..at]);
             let letter = match rest[at] {
@@ -65,10 +72,13 @@ impl Escapes {
     }
 
     fn put_csv(&self, value: &[u8], is_forced: bool, out: &mut Vec<u8>) {
-        let Shape { quote, escape, null, .. } = &self.shape;
+        let Shape { quote, escape, delimiter, .. } = &self.shape;
         let is_mark = self.is_alone && value == b"\\.";
-        let must = is_forced || is_mark || value == null;
-        if !must && !value.iter().any(|byte| self.is_special[usize::from(*byte)]) {
+        let must = is_forced || is_mark || self.shape.is_null(value);
+        let has_special = value.iter().fold(false, |found, byte| {
+            found | (byte == quote) | (byte == delimiter) | (*byte == b'\n') | (*byte == b'\r')
+        });
+        if !must && !has_special {
             out.extend_from_slice(value);
             return;
         }

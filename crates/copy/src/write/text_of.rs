@@ -4,6 +4,10 @@ use crate::values::{DAY, HOUR, MINUTE, SECOND, civil_from_days, power_of_ten};
 
 /// Appends an integer.
 pub(super) fn put_integer(value: i64, out: &mut Vec<u8>) {
+    if let digit @ 0..10 = value {
+        out.push(b'0' + digit as u8);
+        return;
+    }
     if value < 0 {
         out.push(b'-');
     }

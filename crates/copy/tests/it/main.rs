@@ -1,4 +1,5 @@
-//! Tests of COPY by its public face.
+//! Tests of COPY through its public API.
+#![allow(clippy::unwrap_used, reason = "a failure is the test's own verdict")]
 
 mod examples;
 mod model;

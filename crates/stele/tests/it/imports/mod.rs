@@ -34,6 +34,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("relational", &["base", "engine", "table"]),
     ("sql", &["base", "engine", "relational", "security", "table"]),
     ("interchange", &["base"]),
+    ("copy", &[]),
     ("security", &["base"]),
     (
         "stele",
