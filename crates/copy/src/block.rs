@@ -3,15 +3,15 @@
 use crate::build::PADDING;
 use crate::error::Error;
 
-/// How lines end. The first line of the data decides for all of it.
+/// The way in which lines end. The first line of the data decides for all of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LineEnd {
-    /// A newline.
+    /// A newline, as on Unix.
     #[default]
     Lf,
-    /// A carriage return.
+    /// A carriage return, as on old Macs.
     Cr,
-    /// Both, the newline last.
+    /// Both of them, the newline last.
     CrLf,
 }
 
@@ -38,9 +38,9 @@ impl LineEnd {
 /// A parser takes records from its front, so a block may be shared out to several batches.
 #[derive(Debug)]
 pub struct Block {
-    /// Data, then [`PADDING`] zeros.
+    /// The data, then [`PADDING`] zero bytes.
     bytes: Vec<u8>,
-    /// Bytes that were parsed.
+    /// Number of bytes that were parsed.
     pub(crate) at: usize,
     /// Line of the first record, or the number of the first row of binary data.
     first_line: u64,
@@ -53,7 +53,7 @@ pub struct Block {
     pub(crate) checked: Option<Checked>,
 }
 
-/// What is known of the bytes of a block before its records are parsed.
+/// Findings about the bytes of a block before its records are parsed.
 #[derive(Debug)]
 pub(crate) struct Checked {
     /// Whole records before this place are UTF-8 without zeros.

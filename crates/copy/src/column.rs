@@ -20,44 +20,44 @@ use arrow_schema::{DataType, Field, TimeUnit};
 /// The type of a column, with its modifiers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColumnType {
-    /// `boolean`.
+    /// Truth values, `boolean` in SQL.
     Bool,
-    /// `smallint`.
+    /// Integers of 16 bits, `smallint` in SQL.
     Int2,
-    /// `integer`.
+    /// Integers of 32 bits, `integer` in SQL.
     Int4,
-    /// `bigint`.
+    /// Integers of 64 bits, `bigint` in SQL.
     Int8,
-    /// `oid`.
+    /// Numbers of objects, `oid` in SQL.
     Oid,
-    /// `real`.
+    /// Floating point of 32 bits, `real` in SQL.
     Float4,
-    /// `double precision`.
+    /// Floating point of 64 bits, `double precision` in SQL.
     Float8,
     /// `numeric(precision, scale)`: 1 to 38 digits, of which `scale` are behind the point.
     Numeric {
-        /// Most digits, 1..=38.
+        /// Greatest number of digits, 1..=38.
         precision: u8,
         /// Digits behind the point, at most the precision; below zero they are zeros before it.
         scale: i8,
     },
-    /// `text`.
+    /// Text of any length, `text` in SQL.
     Text,
     /// `varchar(n)`: at most so many characters.
     Varchar(u32),
     /// `char(n)`. Values are kept without trailing blanks, and written with them.
     Char(u32),
-    /// `bytea`.
+    /// Bytes of any length, `bytea` in SQL.
     Bytea,
-    /// `uuid`.
+    /// Unique identifiers of 16 bytes, `uuid` in SQL.
     Uuid,
-    /// `date`.
+    /// Days of the calendar, `date` in SQL.
     Date,
-    /// `time`.
+    /// Times of day, `time` in SQL.
     Time,
-    /// `timestamp`.
+    /// Moments without a zone, `timestamp` in SQL.
     Timestamp,
-    /// `timestamp with time zone`.
+    /// Moments of universal time, `timestamp with time zone` in SQL.
     TimestampTz,
     /// A type that this crate does not know.
     Other,
@@ -116,7 +116,7 @@ impl ColumnType {
 pub struct Column {
     /// Name of the column, in errors and headers.
     pub name: String,
-    /// Type of its values.
+    /// Type of the column's values.
     pub column_type: ColumnType,
     /// FORCE_NULL: a quoted value of CSV may be NULL as well.
     pub force_null: bool,

@@ -54,13 +54,13 @@ impl fmt::Debug for State {
     }
 }
 
-/// What an error shows of the data beside its line.
+/// The part that an error shows of the data beside its line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Shown {
     Nothing,
     /// The column, and its value unless the data is binary.
     Column(String, Option<String>),
-    /// The line itself.
+    /// The line, if no column is known.
     Line(String),
 }
 
@@ -90,7 +90,7 @@ impl Error {
         Self::new(State::BAD_COPY_FILE_FORMAT, message)
     }
 
-    /// Adds advice.
+    /// Adds advice to the error.
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = Some(hint.into());
         self
@@ -128,7 +128,7 @@ impl Error {
         &self.0.message
     }
 
-    /// Returns advice.
+    /// Returns advice, if there is any.
     pub fn hint(&self) -> Option<&str> {
         self.0.hint.as_deref()
     }

@@ -1,4 +1,4 @@
-//! What the caller adds: forms of values that are not read or written here.
+//! Additions of the caller: forms of values that are not read or written here.
 
 use crate::column::{Column, ColumnType};
 use crate::error::{Error, Result, State};
@@ -6,17 +6,17 @@ use crate::error::{Error, Result, State};
 /// A value that a caller read, of the kind that its column holds.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Scalar {
-    /// Of bool.
+    /// A value of type bool.
     Bool(bool),
-    /// Of int2, int4, int8, oid; days of a date; microseconds of a time or a moment.
+    /// A value of int2, int4, int8, oid; days of a date; microseconds of a time or a moment.
     Int(i64),
-    /// Of float4 and float8.
+    /// A value of float4 or float8.
     Float(f64),
-    /// Of numeric: the number without its point.
+    /// A value of numeric: the number without its point.
     Decimal(i128),
-    /// Of text, varchar and char.
+    /// A value of text, varchar or char.
     Text(String),
-    /// Of bytea, uuid (16 bytes) and other types.
+    /// A value of bytea, uuid (16 bytes) and other types.
     Bytes(Vec<u8>),
 }
 

@@ -17,7 +17,7 @@ pub struct Layout {
 
 impl Layout {
     /// Returns the layout of a table of whose columns `named` are in the records, in this order.
-    /// XX000 if a place is named twice or is none.
+    /// XX000 if a place is named twice or does not exist.
     pub fn new(table: &[Column], named: &[usize]) -> Result<Self> {
         let mut sources = vec![None; table.len()];
         for (number, place) in named.iter().enumerate() {

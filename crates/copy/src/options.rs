@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result, State};
 
-/// Form of the data.
+/// The form of the data, which all options depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// Fields between tabs, with backslash escapes.
@@ -20,7 +20,7 @@ pub enum Header {
     None,
     /// Names of columns, which are not looked at.
     Skip,
-    /// Names of columns, which must be those of the statement.
+    /// Names of columns, which must be the names in the statement.
     Match,
 }
 
@@ -28,13 +28,13 @@ pub enum Header {
 /// contradicts itself. Names of FORCE options are flags of a [`Column`](crate::Column).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Form of the data.
+    /// The form of the data, which all options depend on.
     pub format: Format,
     /// Byte between fields, a tab or a comma by default.
     pub delimiter: u8,
     /// Text that stands for NULL, `\N` or nothing by default.
     pub null: String,
-    /// What the first line is, a row by default.
+    /// Kind of the first line, a row by default.
     pub header: Header,
     /// Byte around values of CSV, `"` by default.
     pub quote: u8,
@@ -56,7 +56,7 @@ impl Options {
         }
     }
 
-    /// Checks that a reader can tell fields, NULL and line ends apart. Errors are those of PostgreSQL.
+    /// Checks that a reader can tell fields, NULL and line ends apart. Errors are the same as PostgreSQL's.
     pub fn check(&self) -> Result<()> {
         if self.format == Format::Binary {
             return match self.header {

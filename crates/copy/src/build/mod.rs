@@ -27,9 +27,9 @@ pub(crate) const COLUMN_BYTES_MAX: usize = i32::MAX as usize;
 enum Values {
     Bool(Vec<bool>),
     Int2(Vec<i16>),
-    /// Of int4 and date.
+    /// Values of int4 and date.
     Int4(Vec<i32>),
-    /// Of int8, time and moments.
+    /// Values of int8, time and moments.
     Int8(Vec<i64>),
     Oid(Vec<u32>),
     Float4(Vec<f32>),
@@ -41,9 +41,9 @@ enum Values {
     Other(LargeBinaryBuilder),
 }
 
-/// A column that grows.
+/// A column that grows by appended values.
 pub(crate) struct ColumnBuilder {
-    /// Name and type.
+    /// Name and type of the column.
     pub(crate) column: Column,
     values: Values,
     /// Numbers of the rows that are NULL, of columns of fixed size.
@@ -52,7 +52,7 @@ pub(crate) struct ColumnBuilder {
 }
 
 impl ColumnBuilder {
-    /// Returns an empty column.
+    /// Returns a column without rows.
     pub(crate) fn new(column: Column) -> Self {
         let values = Values::of(column.column_type, 0, 0);
         Self { column, values, nulls: Vec::new(), scratch: Vec::new() }
@@ -96,7 +96,7 @@ impl ColumnBuilder {
         Ok(array)
     }
 
-    /// Drops all rows.
+    /// Drops all rows of the column.
     pub(crate) fn clear(&mut self) {
         self.values = Values::of(self.column.column_type, 0, 0);
         self.nulls.clear();
@@ -173,7 +173,7 @@ fn primitive<T: ArrowPrimitiveType>(values: Vec<T::Native>, nulls: Option<NullBu
     Arc::new(PrimitiveArray::<T>::new(ScalarBuffer::from(values), nulls))
 }
 
-/// Returns the bitmap of NULL rows; nothing if there are none.
+/// Returns the bitmap of NULL rows; nothing if no row is.
 fn nulls(rows_of_null: &[u32], rows: usize) -> Option<NullBuffer> {
     if rows_of_null.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! What is looked for in a whole block before its records are parsed.
+//! Checks of a whole block before its records are parsed.
 
 use super::record::Shape;
 use crate::block::{Block, Checked, LineEnd};

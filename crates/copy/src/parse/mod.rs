@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 pub(crate) use record::Shape;
 
-/// Parses blocks into columns.
+/// Parses blocks of records into columns.
 pub struct Parser {
     shape: Shape,
     header: Header,
@@ -174,7 +174,7 @@ struct Problem {
     at: usize,
     /// Number of the column of a wrong value.
     column: Option<usize>,
-    /// The value, cut.
+    /// The value, cut to what is shown.
     field: Option<Vec<u8>>,
 }
 

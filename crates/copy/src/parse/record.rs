@@ -3,7 +3,7 @@
 
 use crate::options::{Format, Options};
 
-/// What the options say, as the parsers need it.
+/// The options in the form that the parsers need.
 #[derive(Debug, Clone)]
 pub(crate) struct Shape {
     pub(crate) format: Format,

@@ -24,7 +24,7 @@ pub(super) struct BinaryCutter {
     rows: u64,
 }
 
-/// What ends a walk over rows.
+/// The reason for which a walk over rows ends.
 enum Stop {
     More,
     End,

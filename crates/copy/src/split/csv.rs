@@ -10,7 +10,7 @@ use crate::block::LineEnd;
 use crate::options::Options;
 use memchr::memmem::Finder;
 
-/// Whether a place is inside of quotes.
+/// The state of a place: inside of quotes or not.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Quotes {
     pub(crate) is_inside: bool,
@@ -19,7 +19,7 @@ pub(crate) struct Quotes {
 }
 
 impl Quotes {
-    /// Goes on over data.
+    /// Moves the place over more data.
     pub(crate) fn pass(&mut self, data: &[u8], quote: u8, escape: u8) {
         if quote == escape {
             self.is_inside ^= memchr::memchr_iter(quote, data).count() % 2 == 1;

@@ -38,11 +38,11 @@ impl Default for Limits {
     }
 }
 
-/// What a search for the end of records found.
+/// Result of a search for the end of records.
 enum Cut {
     /// The records before this place are whole.
     At(usize),
-    /// More data is needed.
+    /// More data must come first.
     More,
     /// The data ends here; the second place is behind the mark of the end.
     End(usize, usize),
@@ -209,7 +209,7 @@ impl Splitter {
         Ok(None)
     }
 
-    /// Takes records from the front of the buffer. Nothing if there are none.
+    /// Takes records from the front of the buffer. Nothing if no record is whole.
     fn take(&mut self, len: usize) -> Option<Block> {
         let (rows, head) = (self.cutter.rows(), self.cutter.head());
         if len <= head {

@@ -96,7 +96,7 @@ impl Cutter for TextCutter {
     fn cut(&mut self, data: &[u8], is_last: bool) -> Cut {
         let mark = self.find_mark(data);
         if self.line_end.is_none() {
-            // What follows a mark is no line. Its backslash tells that a carriage return stands alone.
+            // The bytes behind a mark are no line. Its backslash tells that a carriage return stands alone.
             let (lines, is_last) = mark.map_or((data, is_last), |mark| (&data[..=mark], false));
             self.line_end = self.first_line.find(lines, is_last);
         }

@@ -8,7 +8,7 @@ const NEGATIVE: u16 = 0x4000;
 const NAN: u16 = 0xc000;
 const INFINITY: u16 = 0xd000;
 const MINUS_INFINITY: u16 = 0xf000;
-/// Digits of a group.
+/// Number of digits in a group.
 const GROUP_DIGITS: i64 = 4;
 const GROUP: u16 = 10_000;
 /// Greatest scale that the form has.

@@ -2,24 +2,24 @@
 //!
 //! Days are counted as in Howard Hinnant's "chrono-compatible low-level date algorithms".
 
-/// Microseconds of a second.
+/// Number of microseconds in a second.
 pub(crate) const SECOND: i64 = 1_000_000;
-/// Microseconds of a minute.
+/// Number of microseconds in a minute.
 pub(crate) const MINUTE: i64 = 60 * SECOND;
-/// Microseconds of an hour.
+/// Number of microseconds in an hour.
 pub(crate) const HOUR: i64 = 60 * MINUTE;
-/// Microseconds of a day.
+/// Number of microseconds in a day.
 pub(crate) const DAY: i64 = 24 * HOUR;
 /// The first date, 4714-11-24 BC.
 pub(crate) const DATE_MIN: i32 = -2_451_545;
-/// The last date, 5874897-12-31.
+/// The last date, which is 5874897-12-31.
 pub(crate) const DATE_MAX: i32 = 2_145_031_948;
 /// The first moment, 4714-11-24 00:00 BC.
 pub(crate) const TIMESTAMP_MIN: i64 = DATE_MIN as i64 * DAY;
 /// The first moment beyond the last, 294277-01-01.
 pub(crate) const TIMESTAMP_END: i64 = 9_223_371_331_200_000_000;
 
-/// Days of 400 years.
+/// Number of days in 400 years.
 const ERA_DAYS: i64 = 146_097;
 /// Days from 0000-03-01 to 2000-01-01.
 const EPOCH_SHIFT: i64 = 730_425;

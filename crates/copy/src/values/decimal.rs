@@ -92,7 +92,7 @@ fn scaled(parts: &Parts<'_>, scale: i8) -> Option<i128> {
     if given == 0 {
         return Some(0);
     }
-    // Digits before the point and those that the scale keeps behind it.
+    // Digits before the point, and the digits behind it that the scale keeps.
     let kept = parts.whole.len() as i64 - zeros as i64 + parts.exponent + i64::from(scale);
     if kept > 38 {
         return None;

@@ -2,7 +2,7 @@
 
 use crate::values::{DAY, HOUR, MINUTE, SECOND, civil_from_days, power_of_ten};
 
-/// Appends an integer.
+/// Appends the text of an integer.
 pub(super) fn put_integer(value: i64, out: &mut Vec<u8>) {
     if let digit @ 0..10 = value {
         out.push(b'0' + digit as u8);
@@ -188,7 +188,7 @@ fn put_hex(byte: u8, out: &mut Vec<u8>) {
     out.extend_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
 }
 
-/// Appends bytes as `\x0a1b`.
+/// Appends bytes in the form `\x0a1b`.
 pub(super) fn put_bytea(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\\x");
     bytes.iter().for_each(|byte| put_hex(*byte, out));

@@ -1,7 +1,7 @@
-//! Examples: `testdata/*`. `REWRITE=1` writes the results anew.
+//! Examples: `testdata/*`. `REWRITE=1` writes the results again.
 //!
-//! Input is data of COPY. `→` stands for a tab, `␍` for a carriage return, `␀` for a zero byte, `<ff>` for
-//! a byte, and `∎` at the end says that the last line has no line end. In binary data a line is `signature`,
+//! Input is data of COPY. `→` stands for a tab, `␍` for a carriage return, `␀` for a zero byte, `<ff>`
+//! for a byte, and `∎` at the end says that the last line has no line end. Binary lines: `signature`,
 //! `row n`, `null`, `text x`, `bytes 0a0b` (a field), `raw 0a0b` or `end`.
 //!
 //! Arguments: `columns=(name-type, …)` with `n-numeric.5.2`, `v-varchar.3`; `delimiter`, `quote` and

@@ -2,7 +2,9 @@
 
 use crate::model::{Row, model};
 use crate::reading::{Cuts, read, rows};
-use copy::{Column, ColumnType, Format, IsoForms, Limits, Options};
+use copy::{
+    Block, Column, ColumnType, Format, Header, IsoForms, Limits, Options, Parser, Splitter,
+};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::sync::Arc;
@@ -133,5 +135,50 @@ fn every_place_of_a_cut_gives_the_same() {
             let limits = Limits { block_bytes, ..Limits::default() };
             assert_eq!(read(Cuts { piece, limits, rows: 3 }), whole, "{piece} {block_bytes}");
         }
+    }
+}
+
+/// Blocks parsed by parsers of their own threads are the rows of the stream, and errors have their lines.
+#[test]
+fn blocks_can_be_parsed_apart() {
+    let random = &mut StdRng::seed_from_u64(1);
+    let mut data = b"n,text\n".to_vec();
+    for number in 0..5_000 {
+        let text = ["", "\"\"", "\"two\nlines\"", "\"a \"\"b\"\"\"", "plain"];
+        let text = text[random.random_range(0..text.len())];
+        data.extend_from_slice(format!("{number},{text}\n").as_bytes());
+    }
+    let bad_line = 1 + data.iter().filter(|byte| **byte == b'\n').count() as u64;
+    data.extend_from_slice(b"x,last\n");
+    let columns = [Column::new("n", ColumnType::Int4), Column::new("text", ColumnType::Text)];
+    let options = Options { header: Header::Match, ..Options::of_format(Format::Csv) };
+    let limits = Limits { block_bytes: 1_000, ..Limits::default() };
+    let mut splitter = Splitter::new(&options, 2, limits).unwrap();
+    let mut blocks = Vec::new();
+    let mut piece = &data[..];
+    while let Some(block) = splitter.push(&mut piece).unwrap() {
+        blocks.push(block);
+    }
+    while let Some(block) = splitter.finish().unwrap() {
+        blocks.push(block);
+    }
+    assert!(blocks.len() > 20);
+    let parse = |mut block: Block| {
+        let mut parser = Parser::new(&options, columns.to_vec(), Arc::new(IsoForms)).unwrap();
+        parser.parse(&mut block, usize::MAX).map(|()| parser.take().unwrap())
+    };
+    let parse = &parse;
+    let parsed: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            blocks.into_iter().map(|block| scope.spawn(move || parse(block))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let (last, whole) = parsed.split_last().unwrap();
+    assert_eq!(last.as_ref().unwrap_err().line(), Some(bad_line));
+    let whole: Vec<_> = whole.iter().map(|batch| batch.clone().unwrap()).collect();
+    let rows = rows(&whole);
+    assert!(rows.len() > 4_000);
+    for (number, row) in rows.iter().enumerate() {
+        assert_eq!(row[0], Some(number.to_string()));
     }
 }

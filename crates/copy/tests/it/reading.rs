@@ -7,13 +7,13 @@ use arrow_schema::{DataType, TimeUnit};
 use copy::{Column, Forms, Limits, Options, Parser, Result, Splitter};
 use std::sync::Arc;
 
-/// How data is cut.
+/// Sizes into which data is cut.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cuts {
-    /// Bytes of a message.
+    /// Number of bytes of a message.
     pub(crate) piece: usize,
     pub(crate) limits: Limits,
-    /// Rows of a batch.
+    /// Greatest number of rows of a batch.
     pub(crate) rows: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What is written is read again as the same columns.
+//! Columns that are written are read again as the same columns.
 
 use crate::reading::{Cuts, read};
 use arrow_array::builder::BooleanBuilder;
