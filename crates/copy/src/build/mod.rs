@@ -86,6 +86,7 @@ impl ColumnBuilder {
             Values::Other(values) => (rows, values.values_slice().len()),
             _ => (rows, 0),
         };
+        self.scratch = Vec::new();
         let empty = Values::of(self.column.column_type, next.0, next.1);
         let values = std::mem::replace(&mut self.values, empty);
         let nulls = nulls(&std::mem::take(&mut self.nulls), rows);

