@@ -3,8 +3,9 @@
 //! A field that is in quotes as a whole, or not at all, is taken as it is. Any other is read the plain way.
 
 use super::check::{check_line_ends, record_end};
+use super::near::{find_near, find_near3};
 use super::record::csv_field;
-use super::text::{Source, find, sound, text_from};
+use super::text::{Source, sound, text_from};
 use super::{Parser, Problem, extra_data, missing_data};
 use crate::block::Block;
 use crate::build::text_of;
@@ -132,14 +133,13 @@ impl super::record::Shape {
     #[inline(always)]
     fn simple_field(&self, data: &[u8], at: usize, line_end: u8) -> Option<Simple> {
         if data.get(at) != Some(&self.quote) {
-            let found = memchr::memchr3(self.delimiter, self.quote, line_end, &data[at..]);
-            let end = found.map_or(data.len(), |found| at + found);
+            let end = find_near3(data, [self.delimiter, self.quote, line_end], at);
             let is_quoted = data.get(end) == Some(&self.quote);
             return (!is_quoted).then_some(Simple { from: at, to: end, end, is_quoted });
         }
         let from = at + 1;
         let to = match self.quote == self.escape {
-            true => find(data, self.quote, from, data.len()),
+            true => find_near(data, self.quote, from, data.len()),
             false => {
                 let found = memchr::memchr2(self.quote, self.escape, &data[from..])?;
                 from + found

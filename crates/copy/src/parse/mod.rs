@@ -11,6 +11,7 @@
 mod binary;
 mod check;
 mod csv;
+mod near;
 mod record;
 mod text;
 

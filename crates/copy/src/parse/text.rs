@@ -3,6 +3,7 @@
 //! The place of the next backslash is known, so that a field before it is taken as it is.
 
 use super::check::{check_line_ends, is_escaped};
+use super::near::find_near;
 use super::record::text_field;
 use super::{Parser, Problem, extra_data, missing_data};
 use crate::block::{Block, LineEnd};
@@ -75,7 +76,7 @@ impl Parser {
                 let error = missing_data(&column.column.name);
                 return Err(Problem::of_record(error, record));
             }
-            let mut place = find(padded, delimiter, at, end);
+            let mut place = find_near(padded, delimiter, at, end);
             let pushed = if *escape < place {
                 // A backslash changes the value, or where it ends.
                 self.scratch.clear();
@@ -152,7 +153,7 @@ pub(super) fn text_from(padded: &[u8], at: usize, sound: usize) -> Result<&str, 
 
 /// Returns the place of a byte in `from..to`, or `to`.
 #[inline(always)]
-pub(super) fn find(data: &[u8], byte: u8, from: usize, to: usize) -> usize {
+fn find(data: &[u8], byte: u8, from: usize, to: usize) -> usize {
     memchr::memchr(byte, &data[from..to]).map_or(to, |found| from + found)
 }
 

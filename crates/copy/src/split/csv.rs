@@ -80,7 +80,8 @@ impl CsvCutter {
                 [b'\n' | b'\r', ..] => Some(at + 2),
                 _ => None,
             };
-            let begins_line = at == 0 || matches!(data[at - 1], b'\n' | b'\r');
+            let begins_line =
+                at == 0 || self.line_end.is_some_and(|end| data[at - 1] == end.last());
             if let Some(behind) = behind.filter(|_| begins_line) {
                 let (from, quotes) = &mut self.mark_quotes;
                 quotes.pass(&data[*from..at], self.quote, self.escape);
@@ -142,19 +143,14 @@ impl CsvCutter {
 
 impl Cutter for CsvCutter {
     fn cut(&mut self, data: &[u8], is_last: bool) -> Cut {
+        if self.line_end.is_none() {
+            self.line_end = self.first_line.find(data, is_last);
+        }
         let mut data = data;
         match self.find_mark(data, is_last) {
             Err(mark) => data = &data[..mark],
-            Ok(Some((mark, behind))) => {
-                if self.line_end.is_none() {
-                    self.line_end = self.first_line.find(&data[..mark], true);
-                }
-                return Cut::End(mark, behind);
-            }
+            Ok(Some((mark, behind))) => return Cut::End(mark, behind),
             Ok(None) => {}
-        }
-        if self.line_end.is_none() {
-            self.line_end = self.first_line.find(data, is_last);
         }
         let Some(line_end) = self.line_end else { return Cut::More };
         match self.last_end(data, line_end) {
