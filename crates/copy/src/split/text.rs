@@ -63,8 +63,9 @@ impl TextCutter {
     /// Returns what a mark at a place means.
     fn at_mark(&mut self, data: &[u8], mark: usize, is_last: bool) -> Cut {
         let known = self.line_end;
-        let is_alone =
-            mark == 0 || (matches!(data[mark - 1], b'\n' | b'\r') && !is_escaped(data, mark - 1));
+        let ends_line =
+            |at: usize| known.is_some_and(|end| data[at] == end.last()) && !is_escaped(data, at);
+        let is_alone = mark == 0 || ends_line(mark - 1);
         let found = match data[mark + 2..] {
             [] if is_last && is_alone => return Cut::End(mark, data.len()),
             [] if !is_last => return Cut::More,
