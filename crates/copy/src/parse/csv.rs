@@ -9,6 +9,7 @@ use super::text::{Source, sound, text_from};
 use super::{Parser, Problem, extra_data, missing_data};
 use crate::block::Block;
 use crate::build::text_of;
+use crate::column::Column;
 use crate::error::Error;
 
 /// A field that is taken as it is.
@@ -95,18 +96,12 @@ impl Parser {
                     (found.end, found.is_quoted, text_of(&self.scratch))
                 }
             };
-            let pushed = value.and_then(|text| {
-                let is_null_text = self.shape.is_null(text.as_bytes());
-                let may_be_null = match is_quoted {
-                    true => column.column.force_null,
-                    // FORCE_NOT_NULL makes it a text, which FORCE_NULL makes NULL again.
-                    false => !column.column.force_not_null || column.column.force_null,
-                };
-                if is_null_text && may_be_null {
+            let pushed = value.and_then(|text| match self.shape.is_null(text.as_bytes()) {
+                true if may_be_null(&column.column, is_quoted) => {
                     column.push_null(self.rows);
-                    return Ok(());
+                    Ok(())
                 }
-                column.push_text(text, &*self.forms)
+                _ => column.push_text(text, &*self.forms),
             });
             if let Err(error) = pushed {
                 let value = match &simple {
@@ -126,6 +121,12 @@ impl Parser {
         }
         Ok(at)
     }
+}
+
+/// Returns whether the text of NULL is NULL. FORCE_NOT_NULL makes it a text, which FORCE_NULL makes NULL
+/// again, as it does a quoted one.
+fn may_be_null(column: &Column, is_quoted: bool) -> bool {
+    column.force_null || !(is_quoted || column.force_not_null)
 }
 
 impl super::record::Shape {
