@@ -1,0 +1,126 @@
+//! Which encoding a page gets.
+//!
+//! Candidates encode a sample of the page, and the shortest one encodes all of it. A sample does not tell
+//! how many different values there are, nor how far apart: if the page came out longer than
+//! another candidate was expected to be, that one is tried too.
+
+use super::{Choice, Compression, PageOptions};
+use crate::EncodingKind;
+use crate::encoding::{Output, encode_as};
+use crate::values::Values;
+use std::ops::Range;
+
+/// Runs of a sample, and values of a run.
+const SAMPLE_RUNS: usize = 8;
+const SAMPLE_RUN_ROWS: usize = 128;
+/// What a compressed byte costs compared with one that needs no decompression.
+const COMPRESSED_COST: f64 = 1.15;
+/// Candidates that may encode a whole page.
+const TRIED_MAX: usize = 2;
+
+/// A candidate, and how long its page should be.
+struct Candidate {
+    kind: EncodingKind,
+    cost: f64,
+}
+
+/// Returns values encoded as the options say. What is compressed is for the caller to do.
+pub(super) fn encode(values: &Values<'_>, options: &PageOptions) -> Output {
+    match options.choice {
+        Choice::Forced(kind) => first_that_suits(&[kind], values),
+        Choice::Deferred => {
+            first_that_suits(&[EncodingKind::Constant, EncodingKind::Frame], values)
+        }
+        Choice::Sampled => sampled(values, options.compression),
+    }
+}
+
+/// Returns the first of some encodings that suits and is no longer than plain, else plain.
+fn first_that_suits(kinds: &[EncodingKind], values: &Values<'_>) -> Output {
+    for &kind in kinds {
+        let mut out = Output::default();
+        if encode_as(kind, values, &mut out).is_some() && out.len() <= values.plain_bytes() {
+            return out;
+        }
+    }
+    plain(values)
+}
+
+fn plain(values: &Values<'_>) -> Output {
+    let mut out = Output::default();
+    encode_as(EncodingKind::Plain, values, &mut out);
+    out
+}
+
+fn sampled(values: &Values<'_>, compression: Compression) -> Output {
+    let mut constant = Output::default();
+    if encode_as(EncodingKind::Constant, values, &mut constant).is_some() {
+        return constant;
+    }
+    let candidates = candidates(values, compression);
+    let mut best: Option<(f64, Output)> = None;
+    for candidate in candidates.iter().take(TRIED_MAX) {
+        if best.as_ref().is_some_and(|(cost, _)| *cost <= candidate.cost) {
+            break;
+        }
+        let mut out = Output::default();
+        if encode_as(candidate.kind, values, &mut out).is_none()
+            || out.len() > values.plain_bytes()
+        {
+            continue;
+        }
+        let cost = if candidates.len() == 1 { 0.0 } else { cost(&out, compression, 1.0) };
+        if best.as_ref().is_none_or(|(best, _)| cost < *best) {
+            best = Some((cost, out));
+        }
+    }
+    best.map_or_else(|| plain(values), |(_, out)| out)
+}
+
+/// Returns the encodings that suit a sample, from the one that promises the shortest page on.
+fn candidates(values: &Values<'_>, compression: Compression) -> Vec<Candidate> {
+    use EncodingKind::{Delta, Dictionary, Frame, Fsst, Plain, RunLength};
+    let kinds: &[EncodingKind] = match values {
+        Values::Bits(_) => &[Plain, RunLength],
+        Values::Text(_) => &[Dictionary, Fsst, RunLength, Plain],
+        _ => &[Frame, Delta, Dictionary, RunLength, Plain],
+    };
+    let sample = sample(values);
+    let grown = values.len() as f64 / sample.len() as f64;
+    let mut candidates: Vec<Candidate> = Vec::with_capacity(kinds.len());
+    for &kind in kinds {
+        let mut out = Output::default();
+        if encode_as(kind, &sample, &mut out).is_some() {
+            candidates.push(Candidate { kind, cost: cost(&out, compression, grown) });
+        }
+    }
+    candidates.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+    candidates
+}
+
+/// Returns the length that an output has after compression, if it had `grown` times as many values.
+fn cost(out: &Output, compression: Compression, grown: f64) -> f64 {
+    let fixed = out.fixed.min(out.len());
+    let scaled = fixed as f64 + (out.len() - fixed) as f64 * grown;
+    match compression.compress(&out.bytes) {
+        Some(compressed) => {
+            scaled * compressed.len() as f64 / out.len() as f64 * COMPRESSED_COST
+        }
+        None => scaled,
+    }
+}
+
+/// Returns runs of values from all over the page, or all values if they are few.
+fn sample<'a>(values: &Values<'a>) -> Values<'a> {
+    let rows = values.len();
+    if rows <= 2 * SAMPLE_RUNS * SAMPLE_RUN_ROWS {
+        return values.clone();
+    }
+    let last = rows - SAMPLE_RUN_ROWS;
+    let run = |index| {
+        let start = last * index / (SAMPLE_RUNS - 1);
+        start..start + SAMPLE_RUN_ROWS
+    };
+    let runs: Vec<Range<usize>> = (0..SAMPLE_RUNS).map(run).collect();
+    values.pick(&runs)
+}
