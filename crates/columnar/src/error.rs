@@ -43,7 +43,10 @@ impl fmt::Display for Error {
         match self {
             Self::Corruption { what, offset } => write!(f, "damaged at byte {offset}: {what}"),
             Self::Version { found } => {
-                write!(f, "format version {found} is newer than 1, the newest that this build reads")
+                write!(
+                    f,
+                    "format version {found} is newer than 1, the newest that this build reads"
+                )
             }
             Self::InvalidArgument(what) => f.write_str(what),
         }

@@ -66,9 +66,7 @@ impl Bound {
                 let one_nan = !float.is_nan() || float.to_bits() == f64::NAN.to_bits();
                 one_nan.then_some(Self::Float(float))
             }
-            ColumnType::FixedBinary16 => {
-                (bytes.len() == 16).then(|| Self::Bytes(bytes.to_vec()))
-            }
+            ColumnType::FixedBinary16 => (bytes.len() == 16).then(|| Self::Bytes(bytes.to_vec())),
             ColumnType::Utf8 | ColumnType::Binary => {
                 (bytes.len() <= TEXT_BYTES_MAX).then(|| Self::Bytes(bytes.to_vec()))
             }

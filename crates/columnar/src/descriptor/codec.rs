@@ -1,8 +1,6 @@
 //! Bytes of a segment descriptor.
 
-use super::{
-    Bound, Bounds, ColumnDescriptor, DistinctSketch, PageDescriptor, SegmentDescriptor,
-};
+use super::{Bound, Bounds, ColumnDescriptor, DistinctSketch, PageDescriptor, SegmentDescriptor};
 use crate::encoding::TREE_TAGS_MAX;
 use crate::page::unknown_version;
 use crate::{
@@ -162,8 +160,7 @@ impl<'a> Reader<'a> {
         let pages = self.number(1..=ROWS_MAX, "number of pages")?;
         let at = self.at();
         let sketch = self.item(|items| items.string("sketch"))?;
-        let distinct =
-            DistinctSketch::decode(sketch).map_err(|what| Error::corrupt(what, at))?;
+        let distinct = DistinctSketch::decode(sketch).map_err(|what| Error::corrupt(what, at))?;
         let capacity = pages.min(self.items.rest().len() / PAGE_BYTES_MIN);
         let mut column =
             ColumnDescriptor { number, column_type, distinct, pages: Vec::with_capacity(capacity) };

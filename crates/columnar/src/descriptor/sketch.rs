@@ -77,9 +77,9 @@ impl DistinctSketch {
                 (ones > 0).then(|| self.put(mix(1)));
                 (ones < bits.len()).then(|| self.put(mix(0)));
             }
-            (Values::Four(bits), ColumnType::Float32) => self.put_lanes(bits, |bits| {
-                float(f32::from_bits(bits.cast_unsigned()).into())
-            }),
+            (Values::Four(bits), ColumnType::Float32) => {
+                self.put_lanes(bits, |bits| float(f32::from_bits(bits.cast_unsigned()).into()))
+            }
             (Values::Eight(bits), ColumnType::Float64) => {
                 self.put_lanes(bits, |bits| float(f64::from_bits(bits.cast_unsigned())));
             }

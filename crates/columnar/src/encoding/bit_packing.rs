@@ -58,7 +58,10 @@ pub(crate) fn unpack_one(packed: &[u8], bits: u32, index: usize) -> u64 {
     let word = index / BLOCK * bits as usize + first_bit / 64;
     let shift = (first_bit % 64) as u32;
     let at = |word: usize| {
-        packed.get(8 * word..8 * word + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
+        packed
+            .get(8 * word..8 * word + 8)
+            .and_then(|b| b.try_into().ok())
+            .map_or(0, u64::from_le_bytes)
     };
     let mut number = at(word) >> shift;
     if shift + bits > 64 {
@@ -121,7 +124,8 @@ mod tests {
         let mut random = StdRng::seed_from_u64(11);
         for bits in 0..=64 {
             for count in [1, 2, 63, 64, 65, 128, 1000] {
-                let mut numbers: Vec<u64> = (0..count).map(|_| random.random::<u64>() & mask(bits)).collect();
+                let mut numbers: Vec<u64> =
+                    (0..count).map(|_| random.random::<u64>() & mask(bits)).collect();
                 numbers[0] = mask(bits);
                 *numbers.last_mut().unwrap() = mask(bits);
                 let mut packed = Vec::new();

@@ -23,7 +23,9 @@ impl Encoding for Delta {
             Width::Four => decode::<i32>(count, from),
             Width::Eight => decode::<i64>(count, from),
             Width::Sixteen => decode::<i128>(count, from),
-            Width::Bits | Width::Text { .. } => Err(from.damage("delta of values without a fixed width")),
+            Width::Bits | Width::Text { .. } => {
+                Err(from.damage("delta of values without a fixed width"))
+            }
         }
     }
 }

@@ -21,7 +21,9 @@ impl Encoding for Frame {
             Width::Four => decode::<i32>(count, from),
             Width::Eight => decode::<i64>(count, from),
             Width::Sixteen => decode::<i128>(count, from),
-            Width::Bits | Width::Text { .. } => Err(from.damage("frame of values without a fixed width")),
+            Width::Bits | Width::Text { .. } => {
+                Err(from.damage("frame of values without a fixed width"))
+            }
         }
     }
 
@@ -37,7 +39,9 @@ impl Encoding for Frame {
             Width::Four => decode_rows::<i32>(count, from, rows),
             Width::Eight => decode_rows::<i64>(count, from, rows),
             Width::Sixteen => decode_rows::<i128>(count, from, rows),
-            Width::Bits | Width::Text { .. } => Err(from.damage("frame of values without a fixed width")),
+            Width::Bits | Width::Text { .. } => {
+                Err(from.damage("frame of values without a fixed width"))
+            }
         }
     }
 }
@@ -94,11 +98,7 @@ fn decode<T: Lane>(count: usize, from: &mut Input<'_>) -> Result<Column, Error> 
     Ok(T::column(values.into()))
 }
 
-fn decode_rows<T: Lane>(
-    count: usize,
-    from: &mut Input<'_>,
-    rows: &[u32],
-) -> Result<Column, Error> {
+fn decode_rows<T: Lane>(count: usize, from: &mut Input<'_>, rows: &[u32]) -> Result<Column, Error> {
     let base = T::get(from.bytes(T::BYTES)?);
     let (bits, packed) = get_packed::<T>(count, from)?;
     let number = |row: &u32| T::of_number(unpack_one(packed, bits, *row as usize));

@@ -27,9 +27,8 @@ impl Encoding for Fsst {
         }
         let compressor = Compressor::train(texts);
         let (mut coded, mut ends) = (Vec::new(), Vec::new());
-        compressor.compress_bulk_into::<{ Compressor::DEFAULT_BULK_LANES }>(
-            texts, &mut coded, &mut ends,
-        );
+        compressor
+            .compress_bulk_into::<{ Compressor::DEFAULT_BULK_LANES }>(texts, &mut coded, &mut ends);
         let starts = [0].into_iter().chain(ends.iter().copied());
         let lengths = ends.iter().zip(starts).map(|(end, start)| (end - start) as u32).collect();
         let before = to.len();

@@ -15,8 +15,8 @@ mod fsst;
 mod plain;
 mod run_length;
 
-pub(crate) use bit_packing::{BLOCK, pack, packed_bytes, unpack};
 use bit_packing::unpack_one;
+pub(crate) use bit_packing::{BLOCK, pack, packed_bytes, unpack};
 pub(crate) use body::{Input, Output};
 pub(crate) use plain::{get_bits, put_bits};
 

@@ -105,10 +105,7 @@ pub(crate) fn get_bits(count: usize, from: &mut Input<'_>) -> Result<BooleanBuff
 }
 
 /// Reads the offsets of text, without the first one, which is 0, and the bytes that they lead into.
-fn offsets_and_data<'a>(
-    count: usize,
-    from: &mut Input<'a>,
-) -> Result<(&'a [u8], Buffer), Error> {
+fn offsets_and_data<'a>(count: usize, from: &mut Input<'a>) -> Result<(&'a [u8], Buffer), Error> {
     if from.u32()? != 0 {
         return Err(from.damage("first offset of text"));
     }

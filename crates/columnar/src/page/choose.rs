@@ -64,8 +64,7 @@ fn sampled(values: &Values<'_>, compression: Compression) -> Output {
             break;
         }
         let mut out = Output::default();
-        if encode_as(candidate.kind, values, &mut out).is_none()
-            || out.len() > values.plain_bytes()
+        if encode_as(candidate.kind, values, &mut out).is_none() || out.len() > values.plain_bytes()
         {
             continue;
         }
@@ -103,9 +102,7 @@ fn cost(out: &Output, compression: Compression, grown: f64) -> f64 {
     let fixed = out.fixed.min(out.len());
     let scaled = fixed as f64 + (out.len() - fixed) as f64 * grown;
     match compression.compress(&out.bytes) {
-        Some(compressed) => {
-            scaled * compressed.len() as f64 / out.len() as f64 * COMPRESSED_COST
-        }
+        Some(compressed) => scaled * compressed.len() as f64 / out.len() as f64 * COMPRESSED_COST,
         None => scaled,
     }
 }

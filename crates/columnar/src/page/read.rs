@@ -81,9 +81,9 @@ impl Page {
             return Err(Error::InvalidArgument(format!("rows of a page of {count} ascend")));
         }
         let indexes = rows.iter().map(|row| *row as usize);
-        let nulls = self.nulls()?.map(|nulls| {
-            NullBuffer::new(indexes.clone().map(|row| nulls.is_valid(row)).collect())
-        });
+        let nulls = self
+            .nulls()?
+            .map(|nulls| NullBuffer::new(indexes.clone().map(|row| nulls.is_valid(row)).collect()));
         let column = if rows.len() < self.rows() / SELECTION_SPARSE {
             self.column(Some(rows))?
         } else {
@@ -113,7 +113,10 @@ impl Page {
         let valid = NullBuffer::new(get_bits(rows, &mut input)?);
         input.align(64)?;
         if valid.null_count() != nulls {
-            return Err(Error::corrupt("null bitmap with other nulls than the header", HEADER_BYTES));
+            return Err(Error::corrupt(
+                "null bitmap with other nulls than the header",
+                HEADER_BYTES,
+            ));
         }
         Ok(Some(valid))
     }

@@ -5,7 +5,9 @@ use arrow_array::types::{
     Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
     Time64MicrosecondType, TimestampMicrosecondType,
 };
-use arrow_array::{ArrayRef, ArrowPrimitiveType, BooleanArray, FixedSizeBinaryArray, PrimitiveArray};
+use arrow_array::{
+    ArrayRef, ArrowPrimitiveType, BooleanArray, FixedSizeBinaryArray, PrimitiveArray,
+};
 use arrow_buffer::{NullBuffer, ScalarBuffer};
 use arrow_schema::DataType;
 use std::sync::Arc;
@@ -19,9 +21,7 @@ pub(crate) fn array(column: Column, data_type: &DataType, nulls: Option<NullBuff
         (Column::Four(lanes), DataType::Float32) => {
             primitive::<Float32Type>(lanes.into_inner().into(), data_type, nulls)
         }
-        (Column::Four(lanes), DataType::Date32) => {
-            primitive::<Date32Type>(lanes, data_type, nulls)
-        }
+        (Column::Four(lanes), DataType::Date32) => primitive::<Date32Type>(lanes, data_type, nulls),
         (Column::Four(lanes), _) => primitive::<Int32Type>(lanes, data_type, nulls),
         (Column::Eight(lanes), DataType::Float64) => {
             primitive::<Float64Type>(lanes.into_inner().into(), data_type, nulls)

@@ -28,14 +28,8 @@ pub(crate) enum Shape {
     Extremes,
 }
 
-pub(crate) const SHAPES: [Shape; 6] = [
-    Shape::Random,
-    Shape::Small,
-    Shape::Ascending,
-    Shape::Runs,
-    Shape::Constant,
-    Shape::Extremes,
-];
+pub(crate) const SHAPES: [Shape; 6] =
+    [Shape::Random, Shape::Small, Shape::Ascending, Shape::Runs, Shape::Constant, Shape::Extremes];
 
 /// Returns the bits of values of a shape.
 fn numbers(shape: Shape, rows: usize, random: &mut StdRng) -> Vec<i128> {

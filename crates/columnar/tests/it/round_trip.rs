@@ -181,7 +181,8 @@ fn a_long_value_makes_a_page_of_its_own() {
     for choice in choices() {
         let options = PageOptions { choice, compression: Compression::None };
         let segment = encode_segment(&[(1, array.clone())], &options).unwrap();
-        let rows: Vec<u32> = segment.descriptor.columns[0].pages.iter().map(|page| page.rows).collect();
+        let rows: Vec<u32> =
+            segment.descriptor.columns[0].pages.iter().map(|page| page.rows).collect();
         assert_eq!(rows, [1, 1, 2], "{choice:?}");
         for (page, first) in segment.pages[0].iter().zip([0, 1, 2]) {
             let page = Page::open(Buffer::from_slice_ref(page)).unwrap();
