@@ -23,39 +23,51 @@ use std::time::Duration;
 const REPEATS: usize = 7;
 const SEED: u64 = 42;
 
+/// Returns a path of a few words.
+fn path(random: &mut SplitMix64) -> String {
+    const WORDS: [&str; 8] =
+        ["search", "images", "news", "catalogue", "about", "de", "en", "index.html"];
+    let mut word = || WORDS[random.below(8) as usize];
+    format!("https://{}.example.org/{}/{}", word(), word(), word())
+}
+
 /// Returns columns of a full segment with what they are.
 fn columns() -> Vec<(&'static str, ArrayRef)> {
-    let mut random = SplitMix64::new(SEED);
-    let mut below = |bound: u64| random.next() % bound;
+    let random = &mut SplitMix64(SEED);
     let rows = 0..ROWS_MAX as i64;
     let mut clock = 1_700_000_000_000_000;
     let times = rows.clone().map(|_| {
-        clock += 1_000 * below(200) as i64;
-        clock
+        clock += 1_000 * random.below(200) as i64;
+        Some(clock)
     });
     let times: TimestampMicrosecondArray = times.collect();
-    let ids: Int64Array = rows.clone().map(|_| below(1 << 62) as i64).collect();
-    let sizes: Int32Array = rows.clone().map(|_| below(1 + below(2_000)) as i32).collect();
-    let states: Int32Array = rows.clone().map(|row| (row / 700 % 5) as i32).collect();
-    let zeros: Int64Array = rows.clone().map(|_| 0).collect();
-    let sparse: Int64Array =
-        rows.clone().map(|_| (below(20) == 0).then(|| below(1 << 40) as i64)).collect();
-    let prices: Float64Array = rows.clone().map(|_| below(100_000) as f64 / 100.0).collect();
-    let amounts: Decimal128Array = rows.clone().map(|_| i128::from(below(10_000_000))).collect();
-    let flags: BooleanArray = rows.clone().map(|_| Some(below(10) == 0)).collect();
-    let countries: StringArray =
-        rows.clone().map(|_| Some(format!("country-{}", below(1 + below(60))))).collect();
-    let words = ["search", "images", "news", "catalogue", "about", "de", "en", "index.html"];
-    let mut word = |_| words[below(8) as usize];
-    let path = |word: &mut dyn FnMut(i64) -> &'static str| {
-        format!("https://{}.example.org/{}/{}", word(0), word(1), word(2))
-    };
-    let mut urls = Vec::new();
-    for row in rows.clone() {
-        urls.push(Some(format!("{}?id={}", path(&mut word), row.wrapping_mul(0x9e37_79b9) & 0xff_ffff)));
-    }
-    let urls: StringArray = urls.into_iter().collect();
-    let texts = rows.map(|row| Some(if row % 9 == 0 { path(&mut word) } else { String::new() }));
+    let ids: Int64Array = rows.clone().map(|_| Some(random.below(1 << 62) as i64)).collect();
+    let sizes = rows.clone().map(|_| {
+        let most = 1 + random.below(2_000);
+        Some(random.below(most) as i32)
+    });
+    let sizes: Int32Array = sizes.collect();
+    let states: Int32Array = rows.clone().map(|row| Some((row / 700 % 5) as i32)).collect();
+    let zeros: Int64Array = rows.clone().map(|_| Some(0)).collect();
+    let sparse =
+        rows.clone().map(|_| (random.below(20) == 0).then(|| random.below(1 << 40) as i64));
+    let sparse: Int64Array = sparse.collect();
+    let prices = rows.clone().map(|_| Some(random.below(100_000) as f64 / 100.0));
+    let prices: Float64Array = prices.collect();
+    let amounts = rows.clone().map(|_| Some(i128::from(random.below(10_000_000))));
+    let amounts: Decimal128Array = amounts.collect();
+    let flags: BooleanArray = rows.clone().map(|_| Some(random.below(10) == 0)).collect();
+    let countries = rows.clone().map(|_| {
+        let most = 1 + random.below(60);
+        Some(format!("country-{}", random.below(most)))
+    });
+    let countries: StringArray = countries.collect();
+    let urls = rows.clone().map(|_| {
+        let path = path(random);
+        Some(format!("{path}?id={}", random.below(1 << 24)))
+    });
+    let urls: StringArray = urls.collect();
+    let texts = rows.map(|row| Some(if row % 9 == 0 { path(random) } else { String::new() }));
     let texts: StringArray = texts.collect();
     vec![
         ("timestamps, ascending", Arc::new(times) as ArrayRef),
@@ -131,7 +143,9 @@ fn decode(pages: &[Buffer], data_type: &DataType, rows: Option<&[u32]>) -> Vec<A
 }
 
 fn main() {
-    print("| column | choice | encodings | compression | KiB | encode ms | decode ms | 100 rows ms |");
+    print(
+        "| column | choice | encodings | compression | KiB | encode ms | decode ms | 100 rows ms |",
+    );
     print("|---|---|---|---|---|---|---|---|");
     for (name, array) in columns() {
         for kind in EncodingKind::ALL {

@@ -22,8 +22,8 @@ pub struct EncodedSegment {
 ///
 /// # Errors
 ///
-/// [`Error::InvalidArgument`] for a type that segments do not have, columns that differ in their rows or do not
-/// ascend, more rows or columns than a segment has, no row, and a value of more than
+/// [`Error::InvalidArgument`] for a type that segments do not have, columns that differ in their rows
+/// or do not ascend, more rows or columns than a segment has, no row, and a value of more than
 /// [`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX).
 pub fn encode_segment(
     columns: &[(u32, ArrayRef)],

@@ -1,7 +1,7 @@
 //! Smallest and largest value of a page.
 //!
-//! 1. No value that is not NULL is below `min` or above `max`, in the order of PostgreSQL: NaN above everything,
-//!    -0.0 equal to 0.0, text by its bytes.
+//! 1. No value that is not NULL is below `min` or above `max`, in the order of PostgreSQL: NaN above
+//!    everything, -0.0 equal to 0.0, text by its bytes.
 //! 2. A bound of text has at most [`TEXT_BYTES_MAX`] bytes. One that was cut is still a bound, by
 //!    invariant 1, but no value.
 

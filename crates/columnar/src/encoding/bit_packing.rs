@@ -37,8 +37,8 @@ pub(crate) fn pack(numbers: impl Iterator<Item = u64>, bits: u32, to: &mut Vec<u
     }
 }
 
-/// Calls `each` with the numbers of each block in turn; the last block has `count % 64` of them if that is not 0.
-/// `packed` must have [`packed_bytes`] bytes, and `bits` be at most 64.
+/// Calls `each` with the numbers of each block in turn; the last block has `count % 64` of them if that
+/// is not 0. `packed` must have [`packed_bytes`] bytes, and `bits` be at most 64.
 pub(crate) fn unpack(packed: &[u8], bits: u32, count: usize, mut each: impl FnMut(&[u64])) {
     let mut numbers = [0u64; BLOCK];
     let unpack_block = UNPACK[bits as usize];

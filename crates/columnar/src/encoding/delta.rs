@@ -30,7 +30,8 @@ impl Encoding for Delta {
     }
 }
 
-/// Appends first value, base and differences; `None` for one value, and if the differences do not fit in 64 bits.
+/// Appends first value, base and differences; `None` for one value, and if the differences do not fit
+/// in 64 bits.
 fn encode<T: Lane>(values: &[T], to: &mut Output) -> Option<()> {
     let differences: Vec<T> = values.windows(2).map(|pair| pair[1].minus(pair[0])).collect();
     let (base, bits) = base_and_bits(&differences)?;

@@ -1,5 +1,5 @@
-//! A dictionary: each different value once, in the order in which they come first, and for each row the place of
-//! its value.
+//! A dictionary: each different value once, in the order in which they come first, and for each row the
+//! place of its value.
 
 use super::{Encoding, Input, Output};
 use super::{decode_node, decode_node_rows, decode_numbers, encode_child, encode_numbers, lanes};

@@ -1,7 +1,8 @@
 //! Encodings of values: one trait, a file for each.
 //!
-//! 1. An encoding writes a node: its tag into the tree, its bytes into the body, then its children. It reads the
-//!    same in the same order, and ends where the node ends, also when it decodes some rows only.
+//! 1. An encoding writes a node: its tag into the tree, its bytes into the body, then its children. It
+//!    reads the same in the same order, and ends where the node ends, also when it decodes some rows
+//!    only.
 //! 2. Nodes have at most [`TREE_TAGS_MAX`] tags, so reading goes no deeper.
 //! 3. What is decoded has exactly the count of values that was asked for.
 
@@ -93,8 +94,8 @@ impl fmt::Display for EncodingKind {
 
 /// Writes and reads nodes of one tag.
 pub(crate) trait Encoding: Sync {
-    /// Appends a node with these values, at least one, without its tag. Returns `None` if they do not suit this
-    /// encoding; then what it appended has no meaning.
+    /// Appends a node with these values, at least one, without its tag. Returns `None` if they do not
+    /// suit this encoding; then what it appended has no meaning.
     fn encode(&self, values: &Values<'_>, to: &mut Output) -> Option<()>;
 
     /// Reads a node of `count` values, at least one, whose tag was read.

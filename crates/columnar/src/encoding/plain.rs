@@ -4,7 +4,7 @@ use super::{Encoding, Input, Output};
 use crate::Error;
 use crate::column_type::Width;
 use crate::values::{Column, Lane, Text, Values, aligned};
-use arrow_buffer::{ArrowNativeType, BooleanBuffer, Buffer};
+use arrow_buffer::{BooleanBuffer, Buffer, ToByteSlice};
 
 pub(super) struct Plain;
 

@@ -18,10 +18,13 @@ const COMPRESSED_COST: f64 = 1.15;
 /// Candidates that may encode a whole page.
 const TRIED_MAX: usize = 2;
 
-/// A candidate, and how long its page should be.
+/// A candidate, as its sample promises.
 struct Candidate {
     kind: EncodingKind,
+    /// Length of its page after compression, [`COMPRESSED_COST`] included.
     cost: f64,
+    /// The same, for each byte before compression.
+    byte_cost: f64,
 }
 
 /// Returns values encoded as the options say. What is compressed is for the caller to do.
@@ -68,7 +71,7 @@ fn sampled(values: &Values<'_>, compression: Compression) -> Output {
         {
             continue;
         }
-        let cost = if candidates.len() == 1 { 0.0 } else { cost(&out, compression, 1.0) };
+        let cost = out.len() as f64 * candidate.byte_cost;
         if best.as_ref().is_none_or(|(best, _)| cost < *best) {
             best = Some((cost, out));
         }
@@ -90,20 +93,29 @@ fn candidates(values: &Values<'_>, compression: Compression) -> Vec<Candidate> {
     for &kind in kinds {
         let mut out = Output::default();
         if encode_as(kind, &sample, &mut out).is_some() {
-            candidates.push(Candidate { kind, cost: cost(&out, compression, grown) });
+            let byte_cost = byte_cost(&out, compression);
+            candidates.push(Candidate {
+                kind,
+                cost: grown_len(&out, grown) * byte_cost,
+                byte_cost,
+            });
         }
     }
     candidates.sort_by(|a, b| a.cost.total_cmp(&b.cost));
     candidates
 }
 
-/// Returns the length that an output has after compression, if it had `grown` times as many values.
-fn cost(out: &Output, compression: Compression, grown: f64) -> f64 {
+/// Returns the length that an output would have with `grown` times as many values.
+fn grown_len(out: &Output, grown: f64) -> f64 {
     let fixed = out.fixed.min(out.len());
-    let scaled = fixed as f64 + (out.len() - fixed) as f64 * grown;
+    fixed as f64 + (out.len() - fixed) as f64 * grown
+}
+
+/// Returns what a byte of an output costs after compression.
+fn byte_cost(out: &Output, compression: Compression) -> f64 {
     match compression.compress(&out.bytes) {
-        Some(compressed) => scaled * compressed.len() as f64 / out.len() as f64 * COMPRESSED_COST,
-        None => scaled,
+        Some(compressed) => compressed.len() as f64 / out.len() as f64 * COMPRESSED_COST,
+        None => 1.0,
     }
 }
 

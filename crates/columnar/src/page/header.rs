@@ -4,7 +4,7 @@ use super::Compression;
 use crate::encoding::TREE_TAGS_MAX;
 use crate::{ColumnType, Error, HEADER_BYTES, ROWS_MAX, body_bytes_max};
 use base::checksum::crc32c;
-use base::codec::{ByteReader, PutBytes};
+use base::codec::PutBytes;
 
 pub(super) const VERSION: u8 = 1;
 const CHECKSUM_AT: usize = HEADER_BYTES - 4;
@@ -47,32 +47,23 @@ impl Header {
         let Some((header, stored)) = page.split_at_checked(HEADER_BYTES) else {
             return Err(Error::corrupt("page ends inside its header", page.len()));
         };
-        let mut reader = ByteReader::new(header);
-        let mut item = |read: fn(&mut ByteReader<'_>) -> Result<u32, _>| {
-            let at = HEADER_BYTES - reader.rest().len();
-            read(&mut reader).map_err(|e| Error::item(e, at))
-        };
-        let mut u8 = || item(|reader| reader.u8("header").map(u32::from));
-        let (version, column_type) = (u8()? as u8, u8()? as u8);
-        if version != VERSION {
-            return Err(unknown_version(version));
+        if header[0] != VERSION {
+            return Err(unknown_version(header[0]));
         }
-        let (compression, zero) = (u8()? as u8, u8()?);
-        let mut u32 = || Ok::<_, Error>(item(|reader| reader.u32("header"))? as usize);
-        let (rows, nulls, body_bytes, stored_bytes) = (u32()?, u32()?, u32()?, u32()?);
+        let number = |at| header[at..at + 4].try_into().map_or(0, u32::from_le_bytes);
+        let [rows, nulls, body_bytes, stored_bytes] = [4, 8, 12, 16].map(|at| number(at) as usize);
         let (tree, rest) = header[20..CHECKSUM_AT].split_at(TREE_TAGS_MAX);
-        let checksum = header[CHECKSUM_AT..].try_into().map_or(0, u32::from_le_bytes);
-        if checksum != crc32c(&[&header[..CHECKSUM_AT], stored]) {
+        if number(CHECKSUM_AT) != crc32c(&[&header[..CHECKSUM_AT], stored]) {
             return Err(Error::corrupt("checksum of the page", CHECKSUM_AT));
         }
         let damage = |what, at| Err(Error::corrupt(what, at));
-        let Some(column_type) = ColumnType::from_byte(column_type) else {
+        let Some(column_type) = ColumnType::from_byte(header[1]) else {
             return damage("type of the column", 1);
         };
-        let Some(compression) = Compression::from_byte(compression) else {
+        let Some(compression) = Compression::from_byte(header[2]) else {
             return damage("compression of the page", 2);
         };
-        if zero != 0 || rest.iter().any(|byte| *byte != 0) {
+        if header[3] != 0 || rest.iter().any(|byte| *byte != 0) {
             return damage("reserved bytes of the header", 3);
         }
         if !(1..=ROWS_MAX).contains(&rows) || nulls > rows {
@@ -95,8 +86,8 @@ pub(super) fn bitmap_bytes(rows: usize, nulls: usize) -> usize {
     if nulls == 0 || nulls == rows { 0 } else { rows.div_ceil(8).next_multiple_of(64) }
 }
 
-/// Returns a page with the version, the length and the checksum that belong to its other bytes; `None` if they are
-/// too few for a header.
+/// Returns a page with the version, the length and the checksum that belong to its other bytes; `None`
+/// if they are too few for a header.
 pub(crate) fn with_checksum(page: &[u8]) -> Option<Vec<u8>> {
     let mut page = page.to_vec();
     let stored = u32::try_from(page.len().checked_sub(HEADER_BYTES)?).ok()?;

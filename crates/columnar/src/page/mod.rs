@@ -36,8 +36,8 @@ pub enum Choice {
     /// The shortest of those that suit, as tried on runs of values from all over the page.
     #[default]
     Sampled,
-    /// Only encodings that cost next to nothing (constant, frame of reference, plain), and no compression: for rows
-    /// that will be rewritten soon.
+    /// Only encodings that cost next to nothing (constant, frame of reference, plain), and no
+    /// compression: for rows that will be rewritten soon.
     Deferred,
     /// This encoding where it suits and is no longer than plain, else plain.
     Forced(EncodingKind),

@@ -19,9 +19,10 @@ pub struct Page {
 }
 
 impl Page {
-    /// Checks a page and decompresses it, which takes at most [`PAGE_BYTES_MAX`](crate::PAGE_BYTES_MAX) of memory, or
-    /// [`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX) and 64 bytes if the page has one row. A page that is not
-    /// compressed stays where it is; arrays of its plain values keep all of it in memory.
+    /// Checks a page and decompresses it, which takes at most [`PAGE_BYTES_MAX`](crate::PAGE_BYTES_MAX)
+    /// of memory, or [`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX) and 64 bytes if the page has one row.
+    /// A page that is not compressed stays where it is; arrays of its plain values keep all of it in
+    /// memory.
     ///
     /// # Errors
     ///
@@ -58,8 +59,8 @@ impl Page {
     ///
     /// # Errors
     ///
-    /// [`Error::Corruption`] if the page breaks its format, [`Error::InvalidArgument`] if the page has values of
-    /// another type.
+    /// [`Error::Corruption`] if the page breaks its format, [`Error::InvalidArgument`] if the page has
+    /// values of another type.
     pub fn decode(&self, data_type: &DataType) -> Result<ArrayRef, Error> {
         self.check_type(data_type)?;
         let nulls = self.nulls()?;
@@ -67,8 +68,8 @@ impl Page {
         Ok(array(column, data_type, nulls.filter(|nulls| nulls.null_count() > 0)))
     }
 
-    /// Returns the values of some rows, as [`Self::decode`] does. Few rows of a large page take less time than all,
-    /// except where the page is delta encoded.
+    /// Returns the values of some rows, as [`Self::decode`] does. Few rows of a large page take less
+    /// time than all, except where the page is delta encoded.
     ///
     /// # Errors
     ///

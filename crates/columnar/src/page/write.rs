@@ -21,8 +21,8 @@ pub struct EncodedPage {
 ///
 /// # Errors
 ///
-/// [`Error::InvalidArgument`] for a type that segments do not have, and for values that do not fit in one page:
-/// none, more than [`ROWS_MAX`], or too long together.
+/// [`Error::InvalidArgument`] for a type that segments do not have, and for values that do not fit in
+/// one page: none, more than [`ROWS_MAX`], or too long together.
 pub fn encode_page(array: &dyn Array, options: &PageOptions) -> Result<EncodedPage, Error> {
     if array.is_empty() || array.len() > ROWS_MAX {
         let rows = array.len();
@@ -40,8 +40,9 @@ pub fn encode_page(array: &dyn Array, options: &PageOptions) -> Result<EncodedPa
 
 /// Returns the most bytes that the body of a page with these values has.
 pub(crate) fn plain_page_bytes(values: &Values<'_>) -> usize {
-    // As if there were a null bitmap.
-    values.len().div_ceil(8).next_multiple_of(64) + values.plain_bytes()
+    // As if there were a null bitmap; one row never has it.
+    let bitmap = if values.len() == 1 { 0 } else { values.len().div_ceil(8).next_multiple_of(64) };
+    bitmap + values.plain_bytes()
 }
 
 /// Returns values that fit in a page as one.

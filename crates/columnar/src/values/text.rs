@@ -14,6 +14,9 @@ use arrow_array::{ArrayRef, BinaryViewArray, StringViewArray};
 use arrow_buffer::{Buffer, NullBuffer, ScalarBuffer};
 use std::sync::Arc;
 
+/// Longest value that lies in its view, as Arrow has it.
+const MAX_INLINE_VIEW_LEN: usize = 12;
+
 /// Values of text, each a view.
 #[derive(Debug, Clone)]
 pub(crate) struct Text {
@@ -23,8 +26,9 @@ pub(crate) struct Text {
 }
 
 impl Text {
-    /// Returns the values that lie one after the other in a buffer and end at `ends`. Damage, at `offset`, if an
-    /// end is before another one or behind the buffer, or if `utf8` is asked for and a value is not.
+    /// Returns the values that lie one after the other in a buffer and end at `ends`. Damage, at
+    /// `offset`, if an end is before another one or behind the buffer, or if `utf8` is asked for and a
+    /// value is not.
     pub(crate) fn of(
         data: Buffer,
         ends: impl ExactSizeIterator<Item = u32>,
@@ -35,7 +39,7 @@ impl Text {
         let ascii = !utf8 || bytes.is_ascii();
         let whole = if ascii { "" } else { as_utf8(bytes, offset)? };
         let mut views = Vec::with_capacity(ends.len());
-        let mut start = 0u32;
+        let (mut start, mut longest) = (0u32, 0);
         for end in ends {
             let Some(value) = bytes.get(start as usize..end as usize) else {
                 return Err(Error::corrupt("offsets of text", offset));
@@ -43,11 +47,11 @@ impl Text {
             if !ascii && !whole.is_char_boundary(end as usize) {
                 return Err(Error::corrupt("text that is not UTF-8", offset));
             }
+            longest = longest.max(value.len());
             views.push(make_view(value, 0, start));
             start = end;
         }
-        let buffers = if data.is_empty() { Vec::new() } else { vec![data] };
-        Ok(Self { views: views.into(), buffers, utf8 })
+        Ok(Self { views: views.into(), buffers: buffers(&data, longest), utf8 })
     }
 
     /// Returns values at `spans` of a buffer, each checked by itself. Errors as [`Self::of`].
@@ -58,6 +62,7 @@ impl Text {
         offset: usize,
     ) -> Result<Self, Error> {
         let mut views = Vec::with_capacity(spans.len());
+        let mut longest = 0;
         for (start, end) in spans {
             let Some(value) = data.get(start as usize..end as usize) else {
                 return Err(Error::corrupt("offsets of text", offset));
@@ -65,10 +70,10 @@ impl Text {
             if utf8 {
                 as_utf8(value, offset)?;
             }
+            longest = longest.max(value.len());
             views.push(make_view(value, 0, start));
         }
-        let buffers = if data.is_empty() { Vec::new() } else { vec![data.clone()] };
-        Ok(Self { views: views.into(), buffers, utf8 })
+        Ok(Self { views: views.into(), buffers: buffers(data, longest), utf8 })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -99,6 +104,11 @@ impl Text {
             Arc::new(unsafe { BinaryViewArray::new_unchecked(views, buffers, nulls) })
         }
     }
+}
+
+/// Returns the buffers of views; none if all values are in their views, so that no page is kept for them.
+fn buffers(data: &Buffer, longest: usize) -> Vec<Buffer> {
+    if longest > MAX_INLINE_VIEW_LEN { vec![data.clone()] } else { Vec::new() }
 }
 
 fn as_utf8(bytes: &[u8], offset: usize) -> Result<&str, Error> {

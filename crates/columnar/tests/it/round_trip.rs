@@ -130,9 +130,8 @@ fn spans_of_every_width_read_back() {
 }
 
 #[test]
-fn the_span_from_the_smallest_to_the_largest_integer_fits() {
-    // Enough equal values that the frame is no longer than plain is not to be had: forced frames of 64 bits
-    // fall back to plain. Differences of 1 modulo 2^64 are short.
+fn integers_that_wrap_around_read_back() {
+    // Differences of 1 modulo 2^64 are short.
     let around: Int64Array = (0..1_000).map(|row| (i64::MAX - 500).wrapping_add(row)).collect();
     let delta = PageOptions { choice: Choice::Sampled, compression: Compression::None };
     let page = check(&around, &around, delta, "around the end");
