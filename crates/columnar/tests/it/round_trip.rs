@@ -88,7 +88,7 @@ fn every_type_and_shape_reads_back() {
 #[test]
 fn full_pages_read_back() {
     for column_type in [ColumnType::Boolean, ColumnType::Int16, ColumnType::Timestamp] {
-        for shape in SHAPES {
+        for shape in [Shape::Random, Shape::Runs] {
             check_all(column_type, shape, 0.1, ROWS_MAX, 5);
         }
     }
@@ -151,9 +151,9 @@ fn encodings_are_chosen_by_the_values() {
     };
 
     fn mix(row: i64) -> i64 {
-        (row as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) as i64
+        let mixed = (row as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed ^ mixed >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93) as i64
     }
-
     let texts = |text: fn(i64) -> String| -> ArrayRef {
         Arc::new((0..10_000).map(|row| Some(text(row))).collect::<StringViewArray>())
     };
@@ -163,7 +163,7 @@ fn encodings_are_chosen_by_the_values() {
         ("any bits", integers(mix), Plain),
         ("ten bits", integers(|row| mix(row) >> 54), Frame),
         ("ascending", integers(|row| (1 << 40) + row * 1_000_000 + (mix(row) >> 60)), Delta),
-        ("long runs", integers(|row| mix(row / 500)), RunLength),
+        ("long runs", integers(|row| row / 500 % 3), RunLength),
         ("few wide values", integers(|row| mix(mix(row) >> 60)), Dictionary),
         ("few texts", texts(|row| format!("country {}", mix(row) >> 60)), Dictionary),
         ("paths", texts(|row| format!("https://example.org/path/{}", mix(row))), Fsst),
