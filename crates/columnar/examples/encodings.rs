@@ -1,5 +1,5 @@
-//! What each encoding makes of columns of several shapes: bytes, and CPU time to encode and to decode. It is
-//! the ablation behind docs/columnar.md:
+//! Measures each encoding on columns of several shapes: bytes, and CPU time to encode and to decode.
+//! This is the ablation behind docs/columnar.md:
 //!
 //! ```sh
 //! cargo run --release -p columnar --example encodings
@@ -19,7 +19,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often each step is done; the fastest counts.
+/// Runs of each step; the fastest one counts.
 const REPEATS: usize = 7;
 const SEED: u64 = 42;
 

@@ -7,27 +7,27 @@ use arrow_schema::{DataType, TimeUnit};
 /// Precision and scale of decimals, and time zones, are the caller's to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ColumnType {
-    /// `DataType::Boolean`.
+    /// Columns of the Arrow type `DataType::Boolean`.
     Boolean = 1,
-    /// `DataType::Int16`.
+    /// Columns of the Arrow type `DataType::Int16`.
     Int16 = 2,
-    /// `DataType::Int32`.
+    /// Columns of the Arrow type `DataType::Int32`.
     Int32 = 3,
-    /// `DataType::Int64`.
+    /// Columns of the Arrow type `DataType::Int64`.
     Int64 = 4,
-    /// `DataType::Float32`.
+    /// Columns of the Arrow type `DataType::Float32`.
     Float32 = 5,
-    /// `DataType::Float64`.
+    /// Columns of the Arrow type `DataType::Float64`.
     Float64 = 6,
     /// `DataType::Decimal128` of any precision and scale.
     Decimal128 = 7,
-    /// `DataType::Date32`.
+    /// Columns of the Arrow type `DataType::Date32`.
     Date32 = 8,
     /// `DataType::Timestamp` in microseconds, of any time zone.
     Timestamp = 9,
-    /// `DataType::Time64` in microseconds.
+    /// Columns of `DataType::Time64` in microseconds.
     Time64 = 10,
-    /// `DataType::FixedSizeBinary(16)`.
+    /// Columns of the Arrow type `DataType::FixedSizeBinary(16)`.
     FixedBinary16 = 11,
     /// `DataType::Utf8` or `Utf8View`; decoded as `Utf8View`.
     Utf8 = 12,

@@ -9,10 +9,10 @@ use std::fmt;
 pub enum Error {
     /// Bytes break the format. Never retried.
     Corruption {
-        /// What is wrong.
+        /// The part of the format that is broken.
         what: &'static str,
-        /// Where, in bytes from the start of the page or the descriptor; in a compressed page from the
-        /// start of what it would be uncompressed.
+        /// Place of the damage, in bytes from the start of the page or the descriptor; in a compressed
+        /// page from the start of what it would be uncompressed.
         offset: usize,
     },
     /// The bytes are of a version that this build does not know.

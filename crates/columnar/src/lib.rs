@@ -7,7 +7,7 @@
 //!
 //! 1. Bytes of pages and descriptors may be anything. What breaks the format is an [`Error::Corruption`]
 //!    with an offset; no length is believed before it is compared with the limits below.
-//! 2. The crate knows no files, trees or catalogs. Whoever keeps pages says which type a column has.
+//! 2. The crate knows no files, trees or catalogs. The keeper of pages says which type a column has.
 //! 3. Text is UTF-8 checked before it becomes a string array, also when the checksum of its page matches.
 
 #[cfg(target_endian = "big")]

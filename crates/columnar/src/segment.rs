@@ -12,7 +12,7 @@ use std::ops::Range;
 /// A segment that was encoded.
 #[derive(Debug, Clone)]
 pub struct EncodedSegment {
-    /// Its descriptor.
+    /// Descriptor of the segment, not encoded.
     pub descriptor: SegmentDescriptor,
     /// Pages of each column, in the order of the descriptor.
     pub pages: Vec<Vec<Vec<u8>>>,
@@ -48,7 +48,7 @@ pub fn encode_segment(
             let page = if rows.len() == array.len() {
                 encode_prepared(&prepared, options)
             } else {
-                // What NULL has, and thus the bounds, must come from the rows of the page.
+                // The value that NULL repeats, and thus the bounds, must come from the rows of the page.
                 encode_prepared(&prepare(&array.slice(rows.start, rows.len()))?, options)
             };
             column.pages.push(page.descriptor);

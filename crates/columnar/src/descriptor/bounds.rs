@@ -9,17 +9,17 @@ use crate::ColumnType;
 use crate::values::{Lane, Prepared, Values};
 use std::cmp::Ordering;
 
-/// Longest bound of text.
+/// Longest bound of text, in bytes.
 const TEXT_BYTES_MAX: usize = 32;
 
 /// A value that bounds others or is compared with them.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Bound {
-    /// Of Boolean (0 and 1), integers, decimals without their scale, dates and times as they are stored.
+    /// A value of Boolean (0 and 1), an integer, a decimal without its scale, a date or a time as stored.
     Integer(i128),
-    /// Of Float32 and Float64.
+    /// A value of Float32 or Float64.
     Float(f64),
-    /// Of text, bytes and FixedSizeBinary(16).
+    /// A value of text, bytes or FixedSizeBinary(16).
     Bytes(Vec<u8>),
 }
 
@@ -114,7 +114,7 @@ impl Bounds {
 /// Returns the bounds of values, one of which at least is not NULL.
 pub(crate) fn bounds_of(prepared: &Prepared<'_>) -> Bounds {
     let float = matches!(prepared.column_type, ColumnType::Float32 | ColumnType::Float64);
-    // What fixed-width NULL has is a value of another row: it changes no bound.
+    // A fixed-width NULL has the value of another row: it changes no bound.
     match &prepared.values {
         Values::Bits(bits) => {
             let ones = bits.count_set_bits();
@@ -143,7 +143,7 @@ pub(crate) fn bounds_of(prepared: &Prepared<'_>) -> Bounds {
     }
 }
 
-/// Returns the smallest and the largest of some values; the default if there is none.
+/// Returns the smallest and the largest of some values; the default if there are no values.
 fn span<T: Ord + Copy + Default>(mut values: impl Iterator<Item = T>) -> (T, T) {
     let first = values.next().unwrap_or_default();
     values.fold((first, first), |(min, max), value| (min.min(value), max.max(value)))
@@ -194,7 +194,7 @@ fn text<'a>(values: impl Iterator<Item = &'a [u8]>) -> Bounds {
     }
 }
 
-/// Returns the shortest text above every text that begins with this one; `None` if there is none.
+/// Returns the shortest text above every text that begins with this one; `None` if no text is.
 fn raised(head: &[u8]) -> Option<Vec<u8>> {
     let last = head.iter().rposition(|byte| *byte != u8::MAX)?;
     let mut raised = head[..=last].to_vec();

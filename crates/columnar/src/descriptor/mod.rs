@@ -1,4 +1,5 @@
-//! What a segment says of its pages, in a record of its own. docs/format/column_segment.md has the bytes.
+//! Description of a segment and its pages, in a record of its own. docs/format/column_segment.md has
+//! the bytes.
 
 mod bounds;
 mod codec;
@@ -13,7 +14,7 @@ pub(crate) use bounds::bounds_of;
 
 use crate::{ColumnType, Compression, EncodingKind};
 
-/// Description of a segment.
+/// Description of a segment and its columns.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SegmentDescriptor {
     /// Rows of each column, 1 to [`ROWS_MAX`](crate::ROWS_MAX).
@@ -27,15 +28,15 @@ pub struct SegmentDescriptor {
 pub struct ColumnDescriptor {
     /// Number of the column in its table.
     pub number: u32,
-    /// Type of its pages.
+    /// Type of the values in its pages.
     pub column_type: ColumnType,
-    /// How many different values it has, about.
+    /// Estimate of how many different values it has.
     pub distinct: DistinctSketch,
     /// Its pages, in order of their rows.
     pub pages: Vec<PageDescriptor>,
 }
 
-/// Description of a page.
+/// Description of a page of a column.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PageDescriptor {
     /// Rows of the page, at least 1.
@@ -44,7 +45,7 @@ pub struct PageDescriptor {
     pub nulls: u32,
     /// Length of the page in bytes, its header included.
     pub stored_bytes: u32,
-    /// What its body is compressed by.
+    /// Compression of the page's body.
     pub compression: Compression,
     /// Its encodings, a parent before its children.
     pub tree: Vec<EncodingKind>,

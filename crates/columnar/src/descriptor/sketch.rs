@@ -1,4 +1,4 @@
-//! How many different values a column has: HyperLogLog with 1,024 registers.
+//! Estimate of how many different values a column has: HyperLogLog with 1,024 registers.
 //!
 //! Flajolet, Fusy, Gandouet, Meunier, "HyperLogLog: the analysis of a near-optimal cardinality estimation
 //! algorithm" (2007), with the estimator of Ertl, "New cardinality estimation algorithms for HyperLogLog
@@ -189,7 +189,7 @@ fn float(value: f64) -> u64 {
     mix(if value.is_nan() { f64::NAN } else { value + 0.0 }.to_bits())
 }
 
-/// The finisher of SplitMix64.
+/// Mixes bits as SplitMix64 finishes.
 fn mix(mut x: u64) -> u64 {
     x ^= x >> 30;
     x = x.wrapping_mul(0xbf58_476d_1ce4_e5b9);

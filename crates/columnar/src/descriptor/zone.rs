@@ -1,4 +1,4 @@
-//! Whether a page may have a row that a comparison is true for, by its bounds alone.
+//! Pages in which no row can satisfy a comparison, by their bounds alone.
 
 use super::{Bound, Bounds, PageDescriptor};
 use std::cmp::Ordering;
@@ -6,17 +6,17 @@ use std::cmp::Ordering;
 /// A comparison of a column with a value. It is never true for NULL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Comparison {
-    /// `column = value`
+    /// True for `column = value`.
     Equal,
-    /// `column <> value`
+    /// True for `column <> value`.
     NotEqual,
-    /// `column < value`
+    /// True for `column < value`.
     Less,
-    /// `column <= value`
+    /// True for `column <= value`.
     LessOrEqual,
-    /// `column > value`
+    /// True for `column > value`.
     Greater,
-    /// `column >= value`
+    /// True for `column >= value`.
     GreaterOrEqual,
 }
 

@@ -3,7 +3,7 @@
 //! Each width has a function of its own, so that all shifts and masks are constants. Numbers do not cross
 //! blocks, and a block begins and ends with a word.
 
-/// Numbers of a block.
+/// Count of numbers in a block.
 pub(crate) const BLOCK: usize = 64;
 
 /// Returns the bytes of `count` packed numbers.
@@ -24,7 +24,7 @@ pub(crate) fn pack(numbers: impl Iterator<Item = u64>, bits: u32, to: &mut Vec<u
         if filled >= 64 {
             to.extend_from_slice(&word.to_le_bytes());
             filled -= 64;
-            // What did not fit; a shift by 64 is no shift in Rust.
+            // The rest did not fit; a shift by 64 is no shift in Rust.
             word = number.checked_shr(bits - filled).unwrap_or(0);
         }
         in_block = (in_block + 1) % BLOCK;

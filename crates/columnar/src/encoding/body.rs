@@ -9,7 +9,7 @@ use base::codec::PutBytes;
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     pub(crate) bytes: Vec<u8>,
-    /// Where `bytes` will begin, modulo 64, in the body.
+    /// Place in the body at which `bytes` will begin, modulo 64.
     origin: usize,
     tree: Vec<u8>,
     /// Bytes that would not be more if there were more values like these: symbols, distinct values.
@@ -137,7 +137,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Reads bytes.
+    /// Reads bytes and moves behind them.
     pub(crate) fn bytes(&mut self, len: usize) -> Result<&'a [u8], Error> {
         let end = self.at.checked_add(len);
         let bytes = end.and_then(|end| self.body.get(self.at..end));

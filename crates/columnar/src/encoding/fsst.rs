@@ -91,7 +91,7 @@ struct Node<'a> {
     decoded_len: usize,
     lengths: arrow_buffer::ScalarBuffer<i32>,
     coded: &'a [u8],
-    /// Where the coded bytes are, for errors.
+    /// Place of the coded bytes, for errors.
     at: usize,
 }
 
@@ -156,7 +156,7 @@ impl<'a> Decoder<'a> {
         Self { node, out, len: 0, ends: Vec::with_capacity(node.lengths.len()) }
     }
 
-    /// Decodes one value.
+    /// Decodes one value behind the others.
     fn push(&mut self, coded: &[u8]) -> Result<(), Error> {
         let damage = |what| Err(Error::corrupt(what, self.node.at));
         let mut rest = coded.iter();

@@ -33,7 +33,7 @@ pub(crate) const TREE_TAGS_MAX: usize = 8;
 /// An encoding. The byte on disk is frozen: docs/format/column_segment.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EncodingKind {
-    /// Values as they are.
+    /// All values as they are.
     Plain = 1,
     /// One value that all rows have.
     Constant = 2,
@@ -125,7 +125,7 @@ pub(crate) fn encode_as(kind: EncodingKind, values: &Values<'_>, to: &mut Output
     done
 }
 
-/// Appends a node of one of `kinds`, the first of those that suit unless a later one is shorter.
+/// Appends a node of one of `kinds`, the shortest that suits, and of equal ones the first.
 fn encode_shortest(kinds: &[EncodingKind], values: &Values<'_>, to: &mut Output) -> Option<()> {
     let mut best: Option<Output> = None;
     for &kind in kinds {

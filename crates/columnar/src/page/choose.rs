@@ -1,4 +1,4 @@
-//! Which encoding a page gets.
+//! Choice of the encoding of a page.
 //!
 //! Candidates encode a sample of the page, and the shortest one encodes all of it. A sample does not tell
 //! how many different values there are, nor how far apart: if the page came out longer than
@@ -13,7 +13,7 @@ use std::ops::Range;
 /// Runs of a sample, and values of a run.
 const SAMPLE_RUNS: usize = 8;
 const SAMPLE_RUN_ROWS: usize = 128;
-/// What a compressed byte costs compared with one that needs no decompression.
+/// Cost of a compressed byte, compared with one that needs no decompression.
 const COMPRESSED_COST: f64 = 1.15;
 /// Candidates that may encode a whole page.
 const TRIED_MAX: usize = 2;

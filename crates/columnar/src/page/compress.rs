@@ -3,12 +3,12 @@
 use crate::{Error, HEADER_BYTES};
 use arrow_buffer::{Buffer, MutableBuffer};
 
-/// What compresses a page. The byte on disk is frozen: docs/format/column_segment.md.
+/// Compression of a page. The byte on disk is frozen: docs/format/column_segment.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum Compression {
-    /// Nothing.
+    /// The body as it is.
     None = 0,
-    /// LZ4 block format.
+    /// The block format of LZ4.
     #[default]
     Lz4 = 1,
     /// Zstandard, level 1: shorter than LZ4, some three times the time to decode.

@@ -9,7 +9,7 @@ use base::codec::PutBytes;
 pub(super) const VERSION: u8 = 1;
 const CHECKSUM_AT: usize = HEADER_BYTES - 4;
 
-/// What the header says, but for version and checksum.
+/// Fields of the header, but for version and checksum.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) column_type: ColumnType,

@@ -21,19 +21,19 @@ pub(crate) use write::{encode_prepared, plain_page_bytes};
 
 use crate::EncodingKind;
 
-/// How a page is written.
+/// Options for writing a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PageOptions {
-    /// How its encoding is chosen.
+    /// The way its encoding is chosen.
     pub choice: Choice,
-    /// What compresses the encoded page, if that saves at least an eighth of it.
+    /// Compression of the encoded page, if that saves at least an eighth of it.
     pub compression: Compression,
 }
 
-/// How the encoding of a page is chosen.
+/// The way the encoding of a page is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Choice {
-    /// The shortest of those that suit, as tried on runs of values from all over the page.
+    /// The shortest one that suits, as tried on runs of values from all over the page.
     #[default]
     Sampled,
     /// Only encodings that cost next to nothing (constant, frame of reference, plain), and no

@@ -122,7 +122,7 @@ impl Page {
         Ok(Some(valid))
     }
 
-    /// Returns all values, or those of some rows.
+    /// Returns all values, or the values of some rows.
     fn column(&self, rows: Option<&[u32]>) -> Result<Column, Error> {
         let width = self.header.column_type.width();
         let mut input = self.input(self.header.bitmap_bytes());

@@ -11,9 +11,9 @@ use arrow_array::Array;
 /// A page, and what the descriptor of its segment says of it.
 #[derive(Debug, Clone)]
 pub struct EncodedPage {
-    /// The page.
+    /// The page with its header.
     pub bytes: Vec<u8>,
-    /// Its description.
+    /// Its description, for the segment descriptor.
     pub descriptor: PageDescriptor,
 }
 

@@ -17,7 +17,7 @@ use arrow_schema::DataType;
 pub(crate) struct Prepared<'a> {
     pub(crate) column_type: ColumnType,
     pub(crate) values: Values<'a>,
-    /// Where there are values; `None` without NULL.
+    /// The rows that have values; `None` without NULL.
     pub(crate) nulls: Option<NullBuffer>,
 }
 
@@ -72,7 +72,7 @@ where
     filled(array.as_primitive::<T>().values().clone(), nulls)
 }
 
-/// Replaces what NULL has.
+/// Replaces NULL by the value before it.
 fn filled<T: Lane>(values: ScalarBuffer<T>, nulls: Option<&NullBuffer>) -> ScalarBuffer<T> {
     let Some(nulls) = nulls else { return values };
     let first = nulls.valid_indices().next().map_or(T::default(), |row| values[row]);

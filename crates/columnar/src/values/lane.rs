@@ -6,7 +6,7 @@ use std::hash::Hash;
 
 /// An integer of 2, 4, 8 or 16 bytes.
 pub(crate) trait Lane: ArrowNativeType + Copy + Eq + Ord + Hash {
-    /// Bytes of a value.
+    /// Count of bytes in a value.
     const BYTES: usize = size_of::<Self>();
     /// Most bits of a packed number that is added to a value.
     const PACKED_BITS_MAX: u32 = if Self::BYTES < 8 { 8 * Self::BYTES as u32 } else { 64 };
@@ -21,7 +21,7 @@ pub(crate) trait Lane: ArrowNativeType + Copy + Eq + Ord + Hash {
     fn number(self) -> Option<u64>;
     /// Returns the low 64 bits, the sign extended.
     fn low(self) -> u64;
-    /// Appends the value, little-endian.
+    /// Appends the bytes of the value, little-endian.
     fn put(self, to: &mut Vec<u8>);
     /// Returns the value that some bytes are, little-endian; 0 if there are not [`Self::BYTES`] of them.
     fn get(bytes: &[u8]) -> Self;

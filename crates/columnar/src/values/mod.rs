@@ -16,7 +16,7 @@ pub(crate) use text::Text;
 use arrow_buffer::{BooleanBuffer, ScalarBuffer};
 use std::ops::Range;
 
-/// Values to encode.
+/// Values of rows to encode.
 #[derive(Debug, Clone)]
 pub(crate) enum Values<'a> {
     Bits(BooleanBuffer),
@@ -27,7 +27,7 @@ pub(crate) enum Values<'a> {
     Text(Vec<&'a [u8]>),
 }
 
-/// Values that were decoded.
+/// Values of rows that were decoded.
 #[derive(Debug, Clone)]
 pub(crate) enum Column {
     Bits(BooleanBuffer),
@@ -59,7 +59,7 @@ impl<'a> Values<'a> {
         match_width!(self, Values, v => v.len(), v => v.len(), v => v.len())
     }
 
-    /// Returns the bytes of these values as a plain node, without padding.
+    /// Returns the length of the values as a plain node, without padding.
     pub(crate) fn plain_bytes(&self) -> usize {
         match_width!(
             self, Values,

@@ -80,7 +80,7 @@ impl Text {
         self.views.len()
     }
 
-    /// Returns the values at some rows, each of which must be one of these.
+    /// Returns the values at some rows, each of which must be in this text.
     pub(crate) fn gather(&self, rows: impl ExactSizeIterator<Item = usize>) -> Self {
         let views = rows.map(|row| self.views[row]).collect();
         Self { views, buffers: self.buffers.clone(), utf8: self.utf8 }

@@ -11,18 +11,18 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::sync::Arc;
 
-/// How the values of a column follow each other.
+/// The way in which the values of a column follow each other.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Shape {
-    /// Any bits at all.
+    /// Values of any bits at all.
     Random,
-    /// From a small range.
+    /// Values from a small range.
     Small,
     /// Ascending by small steps, wrapping around at the end of the type.
     Ascending,
-    /// Runs of equal values.
+    /// Several runs of equal values.
     Runs,
-    /// Always the same.
+    /// The same value in each row.
     Constant,
     /// Smallest and largest values of the type.
     Extremes,
@@ -48,7 +48,7 @@ fn numbers(shape: Shape, rows: usize, random: &mut StdRng) -> Vec<i128> {
             last
         }
         Shape::Constant => last,
-        // Of 128, 64, 32 and 16 bits.
+        // Integers of 128, 64, 32 and 16 bits.
         Shape::Extremes => [
             i128::MIN,
             i128::MAX,

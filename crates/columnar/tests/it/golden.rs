@@ -1,5 +1,5 @@
 //! Bytes of pages and descriptors, with what they mean, in testdata/format. They are frozen with version 1:
-//! a change of them needs a new version. `REWRITE=1` writes the files anew.
+//! a change of them needs a new version. `REWRITE=1` writes the files again.
 
 use arrow_array::{ArrayRef, Int64Array, StringViewArray};
 use arrow_buffer::Buffer;
@@ -31,7 +31,7 @@ fn options(encoding: &str) -> PageOptions {
 /// no more meaning than that.
 fn annotate(bytes: &[u8], items: &[(usize, &str)]) -> String {
     let mut out = String::new();
-    let mut at = 0;
+    let mut at = 0usize;
     let rest = [(usize::MAX, "")];
     for (len, meaning) in items.iter().chain(&rest) {
         let end = bytes.len().min(at.saturating_add(*len));
@@ -96,7 +96,8 @@ fn bytes_are_what_the_format_page_says() {
     datadriven::walk("testdata/format", |file| {
         file.run(|case| match case.directive.as_str() {
             "page" => {
-                page(&case.input, &case.take_arg::<String>("encoding").unwrap().replace('_', " "))
+                let encoding: String = case.take_arg("encoding").unwrap();
+                page(&case.input, &encoding.replace('_', " "))
             }
             "descriptor" => descriptor(&case.input),
             other => panic!("no directive {other}"),

@@ -1,4 +1,4 @@
-//! What is written is read back: every type, shape, encoding and compression.
+//! Columns that are written are read back: every type, shape, encoding and compression.
 
 use crate::arrays::{SHAPES, Shape, column};
 use arrow_array::{
@@ -18,7 +18,7 @@ fn choices() -> Vec<Choice> {
     [Choice::Sampled, Choice::Deferred].into_iter().chain(forced).collect()
 }
 
-/// Compares the rows of a page with those of an array; returns the page.
+/// Compares the rows of a page with the rows of an array; returns the page.
 #[track_caller]
 fn check(array: &dyn Array, want: &dyn Array, options: PageOptions, what: &str) -> Page {
     let encoded = encode_page(array, &options).unwrap();
