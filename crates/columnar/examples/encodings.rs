@@ -100,7 +100,7 @@ fn timed<T>(mut run: impl FnMut() -> T) -> (Duration, T) {
 
 /// Prints a line of the table; nothing if the encoding does not suit the column.
 fn measure(name: &str, array: &ArrayRef, options: PageOptions) {
-    let (encode, segment) = timed(|| encode_segment(&[(1, array.clone())], &options));
+    let (writing, segment) = timed(|| encode_segment(&[(1, array.clone())], &options));
     let EncodedSegment { descriptor, pages } = segment.expect("columns are within the limits");
     let tree = &descriptor.columns[0].pages[0].tree;
     if matches!(options.choice, Choice::Forced(kind) if tree[0] != kind) {
@@ -108,7 +108,7 @@ fn measure(name: &str, array: &ArrayRef, options: PageOptions) {
     }
     let pages: Vec<Buffer> = pages[0].iter().map(Buffer::from_slice_ref).collect();
     let data_type = array.data_type();
-    let (decode, _) = timed(|| decode(&pages, data_type, None));
+    let (whole, _) = timed(|| decode(&pages, data_type, None));
     let few: Vec<u32> = (0..100).collect();
     let few: Vec<u32> = few.iter().map(|row| row * 90).collect();
     let (select, _) = timed(|| decode(&pages[..1], data_type, Some(&few)));
@@ -123,8 +123,8 @@ fn measure(name: &str, array: &ArrayRef, options: PageOptions) {
         tree.join(", "),
         options.compression,
         pages.iter().map(Buffer::len).sum::<usize>() / 1024,
-        encode.as_secs_f64() * 1e3,
-        decode.as_secs_f64() * 1e3,
+        writing.as_secs_f64() * 1e3,
+        whole.as_secs_f64() * 1e3,
         select.as_secs_f64() * 1e3,
     ));
 }

@@ -167,7 +167,7 @@ impl DistinctSketch {
             DENSE if bytes.len() == packed_bytes(REGISTERS, RANK_BITS) => {
                 let mut ranks = sketch.ranks.iter_mut();
                 unpack(bytes, RANK_BITS, REGISTERS, |block| {
-                    for (to, from) in ranks.by_ref().zip(block) {
+                    for (from, to) in block.iter().zip(ranks.by_ref()) {
                         *to = *from as u8;
                     }
                 });
