@@ -131,7 +131,7 @@ pub(crate) fn column(
         ColumnType::Utf8 => {
             let decoded = of!(StringViewArray, |v| text(v, shape));
             let array = of!(StringArray, |v| text(v, shape));
-            return (if seed % 2 == 0 { array } else { decoded.clone() }, decoded);
+            return (if seed.is_multiple_of(2) { array } else { decoded.clone() }, decoded);
         }
         ColumnType::Binary => {
             let bytes = |v: i128| {
@@ -141,7 +141,7 @@ pub(crate) fn column(
             };
             let decoded = of!(BinaryViewArray, bytes);
             let array = of!(BinaryArray, bytes);
-            return (if seed % 2 == 0 { array } else { decoded.clone() }, decoded);
+            return (if seed.is_multiple_of(2) { array } else { decoded.clone() }, decoded);
         }
     };
     assert_eq!(array.len(), rows);
