@@ -6,8 +6,8 @@
 //! ```
 
 use arrow_array::{
-    Array, ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int32Array, Int64Array,
-    StringArray, TimestampMicrosecondArray,
+    Array, ArrayRef, BinaryArray, BooleanArray, Decimal128Array, Float64Array, Int32Array,
+    Int64Array, StringArray, TimestampMicrosecondArray,
 };
 use arrow_buffer::Buffer;
 use arrow_schema::DataType;
@@ -67,6 +67,7 @@ fn columns() -> Vec<(&'static str, ArrayRef)> {
         Some(format!("{path}?id={}", random.below(1 << 24)))
     });
     let urls: StringArray = urls.collect();
+    let bytes = BinaryArray::from(urls.clone());
     let texts = rows.map(|row| Some(if row % 9 == 0 { path(random) } else { String::new() }));
     let texts: StringArray = texts.collect();
     vec![
@@ -81,6 +82,7 @@ fn columns() -> Vec<(&'static str, ArrayRef)> {
         ("boolean, 10 % true", Arc::new(flags)),
         ("text, 60 values", Arc::new(countries)),
         ("text, URLs", Arc::new(urls)),
+        ("bytes, the same URLs", Arc::new(bytes)),
         ("text, mostly empty", Arc::new(texts)),
     ]
 }

@@ -1,14 +1,15 @@
 //! Columns that are written are read back: every type, shape, encoding and compression.
 
 use crate::arrays::{SHAPES, Shape, column};
+use arrow_array::cast::AsArray;
 use arrow_array::{
-    Array, ArrayRef, BinaryViewArray, Decimal128Array, Int16Array, Int32Array, Int64Array,
-    StringViewArray,
+    Array, ArrayRef, BinaryArray, BinaryViewArray, Decimal128Array, Int16Array, Int32Array,
+    Int64Array, StringViewArray,
 };
 use arrow_buffer::Buffer;
 use columnar::{
-    Choice, ColumnType, Compression, EncodingKind, Page, PageOptions, ROWS_MAX, encode_page,
-    encode_segment,
+    Choice, ColumnType, Compression, EncodingKind, Page, PageOptions, ROWS_MAX, VALUE_BYTES_MAX,
+    encode_page, encode_segment,
 };
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -62,7 +63,7 @@ fn check_all(column_type: ColumnType, shape: Shape, nulls: f64, rows: usize, see
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    #![proptest_config(ProptestConfig::with_cases(80))]
     #[test]
     fn columns_read_back(
         column_type in 0..ColumnType::ALL.len(),
@@ -189,6 +190,19 @@ fn a_long_value_makes_a_page_of_its_own() {
             assert_eq!(got.to_data(), array.slice(first, page.rows()).to_data(), "{choice:?}");
         }
     }
+}
+
+#[test]
+fn the_longest_value_reads_back_and_a_longer_one_is_refused() {
+    let zeros = vec![0; VALUE_BYTES_MAX + 1];
+    let longest = BinaryArray::from_iter_values([&zeros[1..]]);
+    let options = PageOptions::default();
+    let page = encode_page(&longest, &options).unwrap().bytes;
+    let got = Page::open(Buffer::from(page)).unwrap().decode(longest.data_type()).unwrap();
+    assert_eq!(got.as_binary_view().value(0), longest.value(0));
+    let longer: ArrayRef = Arc::new(BinaryArray::from_iter_values([&zeros]));
+    assert!(encode_page(&longer, &options).is_err());
+    assert!(encode_segment(&[(1, longer)], &options).is_err());
 }
 
 #[test]
