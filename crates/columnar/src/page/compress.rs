@@ -11,7 +11,7 @@ pub enum Compression {
     /// The block format of LZ4.
     #[default]
     Lz4 = 1,
-    /// Zstandard, level 1: shorter than LZ4, two to four times the time to decode.
+    /// Zstandard, level 1: shorter than LZ4, up to four times the time to decode.
     Zstd = 2,
 }
 
