@@ -21,6 +21,8 @@ const TRIED_MAX: usize = 2;
 /// A candidate, as its sample promises.
 struct Candidate {
     kind: EncodingKind,
+    /// Length of the encoded sample.
+    sample_len: usize,
     /// Length of its page after compression, [`COMPRESSED_COST`] included.
     cost: f64,
     /// The same, for each byte before compression.
@@ -94,15 +96,26 @@ fn candidates(values: &Values<'_>, compression: Compression) -> Vec<Candidate> {
         let mut out = Output::default();
         if encode_as(kind, &sample, &mut out).is_some() {
             let byte_cost = byte_cost(&out, compression);
-            candidates.push(Candidate {
-                kind,
-                cost: grown_len(&out, grown) * byte_cost,
-                byte_cost,
-            });
+            let cost = grown_len(&out, grown) * byte_cost;
+            candidates.push(Candidate { kind, sample_len: out.len(), cost, byte_cost });
         }
     }
+    drop_dictionary_of_runs(&mut candidates);
     candidates.sort_by(|a, b| a.cost.total_cmp(&b.cost));
     candidates
+}
+
+/// Removes the dictionary if runs make the sample as short. Its estimate takes the distinct values of
+/// the sample for all there are, which is seldom true of runs.
+fn drop_dictionary_of_runs(candidates: &mut Vec<Candidate>) {
+    let len = |kind| {
+        let candidate = candidates.iter().find(|candidate| candidate.kind == kind);
+        candidate.map(|candidate| candidate.sample_len)
+    };
+    let (runs, dictionary) = (len(EncodingKind::RunLength), len(EncodingKind::Dictionary));
+    if runs.is_some_and(|runs| dictionary.is_some_and(|dictionary| runs <= dictionary)) {
+        candidates.retain(|candidate| candidate.kind != EncodingKind::Dictionary);
+    }
 }
 
 /// Returns the length that an output would have with `grown` times as many values.

@@ -165,6 +165,7 @@ fn encodings_are_chosen_by_the_values() {
         ("ten bits", integers(|row| mix(row) >> 54), Frame),
         ("ascending", integers(|row| (1 << 40) + row * 1_000_000 + (mix(row) >> 60)), Delta),
         ("long runs", integers(|row| row / 500 % 3), RunLength),
+        ("short runs of wide values", integers(|row| mix(row / 20)), RunLength),
         ("few wide values", integers(|row| mix(mix(row) >> 60)), Dictionary),
         ("few texts", texts(|row| format!("country {}", mix(row) >> 60)), Dictionary),
         ("paths", texts(|row| format!("https://example.org/path/{}", mix(row))), Fsst),
