@@ -10,7 +10,7 @@ use crate::row::{ReadStats, RowPiece};
 use crate::row_output::{Pieces, RowOutput, YieldedCell};
 use crate::row_set::{KeyRange, RowSet};
 use base::env::Env;
-use engine::{Direction, Options};
+use engine::{Direction, Durability, Options};
 use std::ops::Bound;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
