@@ -78,11 +78,12 @@ fn restore(id: &str, backup: &str) -> admin::RestoreTableRequest {
 #[tokio::test]
 async fn a_backup_is_made_and_restored() {
     let (mut t, store, _dir) = served().await;
-    let request = create("one", hours(&store, 24));
+    let expires = hours(&store, 24);
+    let request = create("one", expires);
     let operation = t.tables.create_backup(request.clone()).await.unwrap().into_inner();
     let made: admin::Backup = response(&operation);
     assert_eq!(made.name, format!("{CLUSTER}/backups/one"));
-    assert_eq!((made.source_table.as_str(), made.expire_time), (TABLE, hours(&store, 24)));
+    assert_eq!((made.source_table.as_str(), made.expire_time), (TABLE, expires));
     assert!(made.size_bytes > 0 && made.end_time.is_some() && made.encryption_info.is_some());
     assert_code(t.tables.create_backup(request).await, Code::AlreadyExists, "backups/one");
     // Later changes of the table, and its deletion, do not reach the backup.
