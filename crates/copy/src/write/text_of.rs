@@ -1,4 +1,8 @@
 //! Texts of values, as PostgreSQL 15 prints them in the ISO date style.
+//!
+//! Floating point differs where the shortest text lies half-way between two numbers, as `1e+23` does:
+//! PostgreSQL prints a longer text between them, `9.999999999999999e+22`. Both texts are read as the same
+//! number.
 
 use crate::values::{DAY, HOUR, MINUTE, SECOND, civil_from_days, power_of_ten};
 
