@@ -2,6 +2,7 @@
 
 use crate::build::PADDING;
 use crate::error::Error;
+use crate::options::Format;
 
 /// The way in which lines end. The first line of the data decides for all of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -32,6 +33,26 @@ impl LineEnd {
     }
 }
 
+/// Returns whether an odd number of backslashes ends the data.
+#[inline]
+pub(crate) fn is_escaped(before: &[u8]) -> bool {
+    before.last() == Some(&b'\\')
+        && before.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
+}
+
+/// Returns the number of lines that end in data of text or CSV, as PostgreSQL counts them. Escaped line
+/// ends of text are no lines. In quotes of CSV, the first byte of the line end ends one.
+pub(crate) fn count_lines(data: &[u8], format: Format, line_end: LineEnd) -> u64 {
+    let count = match format {
+        Format::Csv => memchr::memchr_iter(line_end.first(), data).count(),
+        _ => {
+            let ends = memchr::memchr_iter(line_end.last(), data);
+            ends.filter(|end| !is_escaped(&data[..*end])).count()
+        }
+    };
+    count as u64
+}
+
 /// Whole records of a stream in their order, without a mark of the end. Only the last record of a stream
 /// may lack its line end. A block can be parsed by any [`Parser`](crate::Parser) of the same options.
 ///
@@ -46,6 +67,7 @@ pub struct Block {
     first_line: u64,
     /// Rows of binary data that were parsed.
     pub(crate) rows_done: u64,
+    pub(crate) format: Format,
     pub(crate) line_end: LineEnd,
     /// True if the block begins with names of columns.
     pub(crate) has_header: bool,
@@ -68,11 +90,12 @@ impl Block {
     pub(crate) fn new(
         mut bytes: Vec<u8>,
         first_line: u64,
+        format: Format,
         line_end: LineEnd,
         has_header: bool,
     ) -> Self {
         bytes.extend_from_slice(&[0; PADDING]);
-        Self { bytes, at: 0, first_line, rows_done: 0, line_end, has_header, checked: None }
+        Self { bytes, at: 0, first_line, rows_done: 0, format, line_end, has_header, checked: None }
     }
 
     /// Returns the line of the first record of the block as it was cut, from 1.
@@ -85,9 +108,10 @@ impl Block {
         self.data().len() - self.at
     }
 
-    /// Returns whether all records were parsed.
+    /// Returns whether all records were parsed, and the header. Data without any line has a block of no
+    /// bytes for HEADER MATCH to refuse.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.len() == 0 && !self.has_header
     }
 
     /// Returns all data of the block.
@@ -102,7 +126,6 @@ impl Block {
 
     /// Returns the line at a place of the data.
     pub(crate) fn line_at(&self, at: usize) -> u64 {
-        let before = &self.data()[..at];
-        self.first_line + memchr::memchr_iter(self.line_end.last(), before).count() as u64
+        self.first_line + count_lines(&self.data()[..at], self.format, self.line_end)
     }
 }

@@ -120,7 +120,7 @@ pub struct Column {
     pub column_type: ColumnType,
     /// FORCE_NULL: a quoted value of CSV may be NULL as well.
     pub force_null: bool,
-    /// FORCE_NOT_NULL: no value of CSV is NULL.
+    /// FORCE_NOT_NULL: no value of CSV without quotes is NULL.
     pub force_not_null: bool,
     /// FORCE_QUOTE: values are written in quotes.
     pub force_quote: bool,

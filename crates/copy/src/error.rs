@@ -35,8 +35,6 @@ impl State {
     pub const INVALID_BINARY_REPRESENTATION: Self = Self(*b"22P03");
     /// The data is no COPY data of its format.
     pub const BAD_COPY_FILE_FORMAT: Self = Self(*b"22P04");
-    /// The options contradict each other.
-    pub const SYNTAX_ERROR: Self = Self(*b"42601");
     /// A record or a batch is larger than a limit.
     pub const PROGRAM_LIMIT_EXCEEDED: Self = Self(*b"54000");
     /// An invariant of the program is broken.
@@ -69,6 +67,7 @@ enum Shown {
 struct Fields {
     state: State,
     message: String,
+    detail: Option<String>,
     hint: Option<String>,
     line: Option<u64>,
     shown: Shown,
@@ -82,12 +81,18 @@ impl Error {
     /// Returns an error without a place.
     pub fn new(state: State, message: impl Into<String>) -> Self {
         let (message, shown) = (message.into(), Shown::Nothing);
-        Self(Box::new(Fields { state, message, hint: None, line: None, shown }))
+        Self(Box::new(Fields { state, message, detail: None, hint: None, line: None, shown }))
     }
 
     /// Returns the error of data that is no COPY data (22P04).
     pub(crate) fn format(message: impl Into<String>) -> Self {
         Self::new(State::BAD_COPY_FILE_FORMAT, message)
+    }
+
+    /// Adds the bound that was passed, or other facts that the message leaves out.
+    pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
+        self.0.detail = Some(detail.into());
+        self
     }
 
     /// Adds advice to the error.
@@ -126,6 +131,11 @@ impl Error {
     /// Returns one line for a human being.
     pub fn message(&self) -> &str {
         &self.0.message
+    }
+
+    /// Returns facts that the message leaves out, if there are any.
+    pub fn detail(&self) -> Option<&str> {
+        self.0.detail.as_deref()
     }
 
     /// Returns advice, if there is any.

@@ -6,23 +6,35 @@
 //! says what is refused, and how fast it is.
 //!
 //! ```
-//! use copy::{Column, ColumnType, Format, IsoForms, Limits, Options, Parser, Splitter};
+//! use copy::{Block, Column, ColumnType, Format, IsoForms, Limits, Options, Parser, Splitter};
 //! use std::sync::Arc;
 //!
 //! let options = Options::of_format(Format::Csv);
 //! let columns = vec![Column::new("id", ColumnType::Int4), Column::new("name", ColumnType::Text)];
 //! let mut splitter = Splitter::new(&options, columns.len(), Limits::default())?;
 //! let mut parser = Parser::new(&options, columns, Arc::new(IsoForms))?;
-//! for mut piece in [&b"1,one\n2,\"tw"[..], b"o\"\n"] {
-//!     while let Some(mut block) = splitter.push(&mut piece)? {
-//!         parser.parse(&mut block, 65_536)?;
+//! let mut batches = Vec::new();
+//! let mut read = |mut block: Block| {
+//!     while !block.is_empty() {
+//!         // Real batches have some 65,536 rows.
+//!         parser.parse(&mut block, 2)?;
+//!         if parser.rows() == 2 || !block.is_empty() {
+//!             batches.push(parser.take()?);
+//!         }
+//!     }
+//!     Ok::<(), copy::Error>(())
+//! };
+//! for mut piece in [&b"1,one\n2,\"tw"[..], b"o\"\n3,three\n"] {
+//!     while let Some(block) = splitter.push(&mut piece)? {
+//!         read(block)?;
 //!     }
 //! }
-//! while let Some(mut block) = splitter.finish()? {
-//!     parser.parse(&mut block, 65_536)?;
+//! while let Some(block) = splitter.finish()? {
+//!     read(block)?;
 //! }
-//! let columns = parser.take()?;
-//! assert_eq!(columns[0].len(), 2);
+//! batches.push(parser.take()?);
+//! let rows: Vec<usize> = batches.iter().map(|columns| columns[0].len()).collect();
+//! assert_eq!(rows, [2, 1]);
 //! # Ok::<(), copy::Error>(())
 //! ```
 

@@ -56,25 +56,23 @@ impl Options {
         }
     }
 
-    /// Checks that a reader can tell fields, NULL and line ends apart. Errors are the same as PostgreSQL's.
+    /// Checks that a reader can tell fields, NULL and line ends apart. Errors have PostgreSQL's codes. A
+    /// line end as a quote or an escape, which PostgreSQL takes, is 22023.
     pub fn check(&self) -> Result<()> {
+        let unsupported = |message: &str| Err(Error::new(State::FEATURE_NOT_SUPPORTED, message));
         if self.format == Format::Binary {
             return match self.header {
                 Header::None => Ok(()),
-                _ => Err(Error::new(
-                    State::FEATURE_NOT_SUPPORTED,
-                    "cannot specify HEADER in BINARY mode",
-                )),
+                _ => unsupported("cannot specify HEADER in BINARY mode"),
             };
         }
         let is_csv = self.format == Format::Csv;
         let wrong = |message: &str| Err(Error::new(State::INVALID_PARAMETER_VALUE, message));
         let bytes = [self.delimiter, self.quote, self.escape];
         if !bytes.iter().all(|byte| byte.is_ascii() && *byte != 0) {
-            return Err(Error::new(
-                State::FEATURE_NOT_SUPPORTED,
+            return unsupported(
                 "COPY delimiter, quote and escape must be single one-byte characters",
-            ));
+            );
         }
         let is_line_end = |byte: u8| matches!(byte, b'\n' | b'\r');
         if is_line_end(self.delimiter) {
@@ -89,7 +87,7 @@ impl Options {
             return wrong(&message);
         }
         if self.null.as_bytes().contains(&self.delimiter) {
-            return wrong("COPY delimiter must not appear in the NULL specification");
+            return unsupported("COPY delimiter must not appear in the NULL specification");
         }
         if !is_csv {
             return Ok(());
@@ -101,7 +99,7 @@ impl Options {
             return wrong("COPY delimiter and quote must be different");
         }
         if self.null.as_bytes().contains(&self.quote) {
-            return wrong("CSV quote character must not appear in the NULL specification");
+            return unsupported("CSV quote character must not appear in the NULL specification");
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Checks of a whole block before its records are parsed.
 
 use super::record::Shape;
-use crate::block::{Block, Checked, LineEnd};
+use crate::block::{Block, Checked, LineEnd, is_escaped};
 use crate::error::Error;
 use crate::options::Format;
 use crate::split::Quotes;
@@ -23,7 +23,7 @@ pub(super) fn check(block: &Block, shape: &Shape) -> Checked {
     let not_utf8 = simdutf8::compat::from_utf8(data).err().map(|place| place.valid_up_to());
     let bad = zero.into_iter().chain(not_utf8).min().unwrap_or(data.len());
     let sound = record_start(data, bad, shape, block.line_end);
-    let line = block.line_at(sound);
+    let line = block.line_at(bad);
     Checked { sound, problem: Some(not_text(data, bad).at_line(line)), has_strays }
 }
 
@@ -60,15 +60,29 @@ pub(super) fn record_end(data: &[u8], at: usize, shape: &Shape, line_end: LineEn
     data.len()
 }
 
-/// Returns whether an odd number of backslashes ends the data.
-#[inline]
-pub(super) fn is_escaped(before: &[u8]) -> bool {
-    before.last() == Some(&b'\\')
-        && before.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
+/// Returns the record that begins at `at` without its line end, and the place behind it. A last line end
+/// that is escaped or quoted is data.
+pub(super) fn record_at<'a>(
+    data: &'a [u8],
+    at: usize,
+    shape: &Shape,
+    line_end: LineEnd,
+) -> (&'a [u8], usize) {
+    let end = record_end(data, at, shape, line_end);
+    let (record, content) = (&data[at..end], without_end(&data[at..end], line_end));
+    let is_data = match shape.format {
+        Format::Csv => {
+            let mut quotes = Quotes::default();
+            quotes.pass(content, shape.quote, shape.escape);
+            quotes.is_inside
+        }
+        _ => is_escaped(content),
+    };
+    (if is_data { record } else { content }, end)
 }
 
 /// Returns a record without its line end.
-pub(super) fn without_end(record: &[u8], line_end: LineEnd) -> &[u8] {
+fn without_end(record: &[u8], line_end: LineEnd) -> &[u8] {
     let end: &[u8] = match line_end {
         LineEnd::Lf => b"\n",
         LineEnd::Cr => b"\r",
@@ -78,16 +92,17 @@ pub(super) fn without_end(record: &[u8], line_end: LineEnd) -> &[u8] {
 }
 
 /// Refuses a record, with its line end, that has a byte of another line end outside of escapes and quotes.
+/// The error comes with the byte's place in the record.
 pub(super) fn check_line_ends(
     record: &[u8],
     shape: &Shape,
     line_end: LineEnd,
-) -> Result<(), Error> {
+) -> Result<(), (Error, usize)> {
     let content = without_end(record, line_end);
     let is_csv = shape.format == Format::Csv;
     if !is_csv && line_end == LineEnd::CrLf && content.len() < record.len() && is_escaped(content) {
         // The carriage return is data, and the newline stands alone.
-        return Err(stray(b'\n', false));
+        return Err((stray(b'\n', false), record.len() - 1));
     }
     let mut quotes = Quotes::default();
     let mut from = 0;
@@ -101,7 +116,7 @@ pub(super) fn check_line_ends(
             false => is_escaped(&content[..at]),
         };
         if !is_data {
-            return Err(stray(content[at], is_csv));
+            return Err((stray(content[at], is_csv), at));
         }
     }
     Ok(())

@@ -4,13 +4,12 @@
 
 use super::check::{check_line_ends, record_end};
 use super::near::{find_near, find_near3};
-use super::record::csv_field;
+use super::record::{csv_field, open_quote};
 use super::text::{Source, sound, text_from};
 use super::{Parser, Problem, extra_data, missing_data};
 use crate::block::Block;
 use crate::build::text_of;
 use crate::column::Column;
-use crate::error::Error;
 
 /// A field that is taken as it is.
 struct Simple {
@@ -38,7 +37,7 @@ impl Parser {
             if has_strays {
                 let end = record_end(&padded[..sound], at, &self.shape, line_end);
                 check_line_ends(&padded[at..end], &self.shape, line_end)
-                    .map_err(|error| Problem::of_record(error, at))?;
+                    .map_err(|(error, stray)| Problem::of_byte(error, at, at + stray))?;
             }
             let end = self.parse_csv_record(&source, at, line_end.first())?;
             self.rows += 1;
@@ -90,8 +89,7 @@ impl Parser {
                     let line_end = Some(line_end);
                     let found = csv_field(data, at, line_end, &self.shape, &mut self.scratch);
                     if found.is_open {
-                        let error = Error::format("unterminated CSV quoted field");
-                        return Err(Problem::of_record(error, record));
+                        return Err(Problem::of_record(open_quote(), record));
                     }
                     (found.end, found.is_quoted, text_of(&self.scratch))
                 }
@@ -123,10 +121,9 @@ impl Parser {
     }
 }
 
-/// Returns whether the text of NULL is NULL. FORCE_NOT_NULL makes it a text, which FORCE_NULL makes NULL
-/// again, as it does a quoted one.
+/// Returns whether the text of NULL is NULL: in quotes by FORCE_NULL, else unless FORCE_NOT_NULL.
 fn may_be_null(column: &Column, is_quoted: bool) -> bool {
-    column.force_null || !(is_quoted || column.force_not_null)
+    if is_quoted { column.force_null } else { !column.force_not_null }
 }
 
 impl super::record::Shape {

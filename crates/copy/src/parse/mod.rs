@@ -137,11 +137,12 @@ impl Parser {
             None => (block.data().len(), None),
         };
         let data = &block.data()[..sound];
-        if data.is_empty() {
-            return problem.map_or(Ok(()), Err);
+        if data.is_empty()
+            && let Some(problem) = problem
+        {
+            return Err(problem);
         }
-        let end = check::record_end(data, 0, &self.shape, block.line_end);
-        let line = check::without_end(&data[..end], block.line_end);
+        let (line, end) = check::record_at(data, 0, &self.shape, block.line_end);
         let line_number = block.first_line();
         if self.header == Header::Match {
             let names = self.columns.iter().map(|column| column.column.name.as_str());
@@ -154,21 +155,25 @@ impl Parser {
 
     /// Adds the place of a record to the error of one of its values.
     fn placed(&self, problem: Problem, block: &Block) -> Error {
-        let Problem { error, at, column, field } = problem;
-        let data = block.data();
-        let line_number = block.line_at(at);
-        let end = check::record_end(data, at, &self.shape, block.line_end);
-        let line = check::without_end(&data[at..end], block.line_end);
-        let Some(column) = column else {
-            return error.at_line(line_number).showing_line(line);
-        };
-        // PostgreSQL counts the fields of a record before it reads the first of them.
-        let count = split_record(line, &self.shape).len();
-        if count > self.columns.len() {
-            return extra_data().at_line(line_number).showing_line(line);
+        let Problem { error, at, part } = problem;
+        if let Part::Byte(place) = part {
+            return error.at_line(block.line_at(place));
         }
-        let name = self.columns.get(column).map_or("", |column| &column.column.name);
-        error.at_line(line_number).in_column(name, field.as_deref())
+        let (line, _) = check::record_at(block.data(), at, &self.shape, block.line_end);
+        let line_number = block.line_at(at + line.len());
+        // PostgreSQL cuts a record into fields and counts them before it reads the first of them.
+        let error = match split_record(line, &self.shape) {
+            Err(error) => error,
+            Ok(fields) if fields.len() > self.columns.len() => extra_data(),
+            Ok(_) => match part {
+                Part::Value(column, value) => {
+                    let name = self.columns.get(column).map_or("", |column| &column.column.name);
+                    error.in_column(name, Some(&value))
+                }
+                _ => error,
+            },
+        };
+        error.at_line(line_number).showing_line(line)
     }
 }
 
@@ -177,21 +182,31 @@ struct Problem {
     error: Error,
     /// Place of the record in its block.
     at: usize,
-    /// Number of the column of a wrong value.
-    column: Option<usize>,
-    /// The value, cut to what is shown.
-    field: Option<Vec<u8>>,
+    part: Part,
+}
+
+/// The part of a record that is wrong.
+enum Part {
+    /// The byte at a place of the block, for which the record is not even cut into fields.
+    Byte(usize),
+    Record,
+    /// The value of a column, by the column's number. It is cut to what is shown.
+    Value(usize, Vec<u8>),
 }
 
 impl Problem {
+    fn of_byte(error: Error, at: usize, place: usize) -> Box<Self> {
+        Box::new(Self { error, at, part: Part::Byte(place) })
+    }
+
     fn of_record(error: Error, at: usize) -> Box<Self> {
-        Box::new(Self { error, at, column: None, field: None })
+        Box::new(Self { error, at, part: Part::Record })
     }
 
     fn of_value(error: Error, at: usize, column: usize, value: &[u8]) -> Box<Self> {
         // Enough to show that the value was cut.
-        let field = value[..value.len().min(2 * crate::error::SHOWN_BYTES_MAX)].to_vec();
-        Box::new(Self { error, at, column: Some(column), field: Some(field) })
+        let value = value[..value.len().min(2 * crate::error::SHOWN_BYTES_MAX)].to_vec();
+        Box::new(Self { error, at, part: Part::Value(column, value) })
     }
 }
 
@@ -204,7 +219,7 @@ fn missing_data(column: &str) -> Error {
 }
 
 fn match_header(line: &[u8], names: Vec<&str>, shape: &Shape) -> Result<()> {
-    let fields = split_record(line, shape);
+    let fields = split_record(line, shape)?;
     if fields.len() != names.len() {
         let (got, expected) = (fields.len(), names.len());
         let message =

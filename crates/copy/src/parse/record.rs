@@ -1,6 +1,8 @@
 //! One record the plain way: field after field, byte after byte. Headers, errors and the escaped fields
 //! of the fast ways are read so.
 
+use crate::build::text_of;
+use crate::error::{Error, Result};
 use crate::options::{Format, Options};
 
 /// The options in the form that the parsers need.
@@ -55,22 +57,32 @@ pub(crate) struct Field {
     pub(crate) is_null: bool,
 }
 
-/// Returns the fields of a record, which has no line end.
-pub(crate) fn split_record(record: &[u8], shape: &Shape) -> Vec<Field> {
+/// Returns the error of a quote that never ends.
+pub(crate) fn open_quote() -> Error {
+    Error::format("unterminated CSV quoted field")
+}
+
+/// Returns the fields of a record, which has no line end. 22P04 if a quote never ends, 22021 if escapes
+/// make a field that is no text.
+pub(crate) fn split_record(record: &[u8], shape: &Shape) -> Result<Vec<Field>> {
     let (mut fields, mut at) = (Vec::new(), 0);
     loop {
         let mut bytes = Vec::new();
         let (end, is_null) = match shape.format {
             Format::Csv => {
                 let found = csv_field(record, at, None, shape, &mut bytes);
+                if found.is_open {
+                    return Err(open_quote());
+                }
                 let is_null = !found.is_quoted && bytes == shape.null;
                 (found.end, is_null)
             }
             _ => text_field(record, at, shape, &mut bytes),
         };
+        text_of(&bytes)?;
         fields.push(Field { bytes, is_null });
         if end >= record.len() {
-            return fields;
+            return Ok(fields);
         }
         at = end + 1;
     }

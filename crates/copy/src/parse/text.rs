@@ -2,11 +2,11 @@
 //!
 //! The place of the next backslash is known, so that a field before it is taken as it is.
 
-use super::check::{check_line_ends, is_escaped};
+use super::check::check_line_ends;
 use super::near::find_near;
 use super::record::text_field;
 use super::{Parser, Problem, extra_data, missing_data};
-use crate::block::{Block, LineEnd};
+use crate::block::{Block, LineEnd, is_escaped};
 use crate::build::text_of;
 use crate::error::Error;
 use crate::values::not_text;
@@ -34,7 +34,7 @@ impl Parser {
             let next = (end + 1).min(sound);
             if has_strays {
                 check_line_ends(&padded[at..next], &self.shape, line_end)
-                    .map_err(|error| Problem::of_record(error, at))?;
+                    .map_err(|(error, stray)| Problem::of_byte(error, at, at + stray))?;
                 end -= usize::from(is_crlf && end < sound);
             }
             self.parse_record(&source, at, end, &mut escape)?;

@@ -2,11 +2,13 @@
 //!
 //! 1. A line end inside of quotes is data. If the escape is the quote itself, a place is inside after an
 //!    odd number of quotes, so counting them is enough.
-//! 2. `\.` alone on the line where a record would begin ends the data. Elsewhere it is data.
+//! 2. `\.` alone on the line where a record would begin ends the data. Its line end must be there, and be
+//!    that of the first line. Elsewhere `\.` is data.
 
 use super::line_end::FirstLine;
-use super::{Cut, Cutter};
+use super::{Cut, Cutter, OTHER_LINE_END};
 use crate::block::LineEnd;
+use crate::error::Error;
 use crate::options::Options;
 use memchr::memmem::Finder;
 
@@ -40,6 +42,29 @@ impl Quotes {
     }
 }
 
+/// The next mark of the end, at its place.
+enum Mark {
+    None,
+    /// More data must tell what it is.
+    Unknown(usize),
+    End(usize),
+    /// It stands before another line end.
+    Wrong(usize),
+}
+
+/// Returns what `\.` at the front of a line is by the bytes behind it.
+fn mark_at(at: usize, behind: &[u8], line_end: Option<LineEnd>, is_last: bool) -> Mark {
+    use LineEnd::{Cr, CrLf, Lf};
+    match (behind, line_end) {
+        ([], _) | ([b'\r'], Some(CrLf)) if !is_last => Mark::Unknown(at),
+        ([b'\n', ..], None | Some(Lf)) | ([b'\r', ..], None | Some(Cr)) => Mark::End(at),
+        ([b'\r', b'\n', ..], Some(CrLf)) => Mark::End(at),
+        ([b'\r', ..], Some(Lf)) | ([b'\n', ..], Some(Cr)) => Mark::Wrong(at),
+        ([b'\r', b'\r', ..], Some(CrLf)) => Mark::Wrong(at),
+        _ => Mark::None,
+    }
+}
+
 pub(super) struct CsvCutter {
     quote: u8,
     escape: u8,
@@ -48,6 +73,8 @@ pub(super) struct CsvCutter {
     mark: Finder<'static>,
     /// Bytes that were searched for line ends, and the state behind them.
     searched: (usize, Quotes),
+    /// True before the first record is taken.
+    is_first: bool,
     /// Bytes that were searched for a mark.
     without_mark: usize,
     /// A place at or before the next mark, and the state there.
@@ -63,37 +90,36 @@ impl CsvCutter {
             first_line: FirstLine::new(Some((options.quote, options.escape))),
             mark: Finder::new(b"\\."),
             searched: (0, Quotes::default()),
+            is_first: true,
             without_mark: 0,
             mark_quotes: (0, Quotes::default()),
         }
     }
 
-    /// Returns a mark of the end and the place behind it. `Err` has the place of one that more data must
-    /// tell about.
-    fn find_mark(&mut self, data: &[u8], is_last: bool) -> Result<Option<(usize, usize)>, usize> {
+    /// Searches for a mark of the end.
+    fn find_mark(&mut self, data: &[u8], is_last: bool) -> Mark {
         while let Some(found) = self.mark.find(&data[self.without_mark..]) {
             let at = self.without_mark + found;
-            let behind = match data[at + 2..] {
-                [] if is_last => Some(at + 2),
-                [] => return Err(at),
-                [b'\r'] if !is_last => return Err(at),
-                [b'\n' | b'\r', ..] => Some(at + 2),
-                _ => None,
-            };
             let begins_line =
                 at == 0 || self.line_end.is_some_and(|end| data[at - 1] == end.last());
-            if let Some(behind) = behind.filter(|_| begins_line) {
-                let (from, quotes) = &mut self.mark_quotes;
-                quotes.pass(&data[*from..at], self.quote, self.escape);
-                *from = at;
-                if !quotes.is_inside {
-                    return Ok(Some((at, behind)));
+            // At the front of the data, any line end is the first one.
+            let line_end = self.line_end.filter(|_| at > 0 || !self.is_first);
+            match mark_at(at, &data[at + 2..], line_end, is_last) {
+                mark @ Mark::Unknown(_) if begins_line => return mark,
+                mark @ (Mark::End(_) | Mark::Wrong(_)) if begins_line => {
+                    let (from, quotes) = &mut self.mark_quotes;
+                    quotes.pass(&data[*from..at], self.quote, self.escape);
+                    *from = at;
+                    if !quotes.is_inside {
+                        return mark;
+                    }
                 }
+                _ => {}
             }
             self.without_mark = at + 1;
         }
         self.without_mark = data.len().saturating_sub(1).max(self.without_mark);
-        Ok(None)
+        Mark::None
     }
 
     /// Returns the place behind the last line end outside of quotes, in data that was not searched.
@@ -148,9 +174,10 @@ impl Cutter for CsvCutter {
         }
         let mut data = data;
         match self.find_mark(data, is_last) {
-            Err(mark) => data = &data[..mark],
-            Ok(Some((mark, behind))) => return Cut::End(mark, behind),
-            Ok(None) => {}
+            Mark::Unknown(mark) => data = &data[..mark],
+            Mark::End(mark) => return Cut::End(mark, mark + 2),
+            Mark::Wrong(mark) => return Cut::Wrong(mark, Error::format(OTHER_LINE_END)),
+            Mark::None => {}
         }
         let Some(line_end) = self.line_end else { return Cut::More };
         match self.last_end(data, line_end) {
@@ -164,6 +191,7 @@ impl Cutter for CsvCutter {
         if len == 0 {
             return;
         }
+        self.is_first = false;
         // A block ends outside of quotes, but the state behind what was searched stays.
         self.searched.0 = self.searched.0.saturating_sub(len);
         self.without_mark = self.without_mark.saturating_sub(len);

@@ -15,12 +15,15 @@ mod text;
 pub(crate) use binary::SIGNATURE;
 pub(crate) use csv::Quotes;
 
-use crate::block::{Block, LineEnd};
+use crate::block::{Block, LineEnd, count_lines};
 use crate::error::{Error, Result, State};
 use crate::options::{Format, Header, Options};
 use binary::BinaryCutter;
 use csv::CsvCutter;
 use text::TextCutter;
+
+/// Message of a mark of the end before another line end.
+const OTHER_LINE_END: &str = "end-of-copy marker does not match previous newline style";
 
 /// Sizes of what a [`Splitter`] gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,8 +82,10 @@ trait Cutter: Send {
 pub struct Splitter {
     cutter: Box<dyn Cutter>,
     limits: Limits,
-    is_binary: bool,
-    has_header: bool,
+    format: Format,
+    header: Header,
+    /// True before the first block.
+    is_first: bool,
     buffer: Vec<u8>,
     /// Line of the first byte of the buffer.
     line: u64,
@@ -105,8 +110,9 @@ impl Splitter {
         Ok(Self {
             cutter,
             limits: Limits { block_bytes, record_bytes_max },
-            is_binary: options.format == Format::Binary,
-            has_header: options.header != Header::None,
+            format: options.format,
+            header: options.header,
+            is_first: true,
             buffer: Vec::new(),
             line: 1,
             goal: block_bytes,
@@ -146,6 +152,7 @@ impl Splitter {
         if block.is_none() {
             self.check()?;
             self.is_ended = true;
+            return Ok(self.missing_header());
         }
         Ok(block)
     }
@@ -155,7 +162,7 @@ impl Splitter {
     }
 
     fn behind_end(&mut self, piece: &mut &[u8]) -> Result<Option<Block>> {
-        if self.is_binary {
+        if self.format == Format::Binary {
             return self.fail(Error::format("received copy data after EOF marker"));
         }
         *piece = &[];
@@ -178,10 +185,10 @@ impl Splitter {
                 let block = self.take(place);
                 self.is_ended = true;
                 self.buffer = Vec::new();
-                if has_more && self.is_binary {
+                if has_more && self.format == Format::Binary {
                     self.problem = Some(Error::format("received copy data after EOF marker"));
                 }
-                Ok(block)
+                Ok(block.or_else(|| self.missing_header()))
             }
             Cut::Wrong(place, error) => {
                 let block = self.take(place);
@@ -224,12 +231,19 @@ impl Splitter {
         let line_end = self.cutter.line_end();
         let lines = match rows {
             Some(rows) => rows,
-            None => memchr::memchr_iter(line_end.last(), &bytes).count() as u64,
+            None => count_lines(&bytes, self.format, line_end),
         };
-        let mut block = Block::new(bytes, self.line, line_end, self.has_header);
+        let has_header = std::mem::take(&mut self.is_first) && self.header != Header::None;
+        let mut block = Block::new(bytes, self.line, self.format, line_end, has_header);
         block.at = head;
         self.line += lines;
-        self.has_header = false;
         Some(block)
+    }
+
+    /// Returns a block of no bytes if names must match and the data has ended without any line.
+    fn missing_header(&mut self) -> Option<Block> {
+        let is_missing = std::mem::take(&mut self.is_first) && self.header == Header::Match;
+        let line_end = self.cutter.line_end();
+        is_missing.then(|| Block::new(Vec::new(), self.line, self.format, line_end, true))
     }
 }

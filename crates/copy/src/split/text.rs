@@ -1,11 +1,12 @@
 //! Ends of records of text.
 //!
 //! 1. A line end behind an odd number of backslashes is data.
-//! 2. `\.` behind an even number of backslashes ends the data. It stands at the end of a line.
+//! 2. `\.` behind an even number of backslashes ends the data. It stands before a line end, which must be
+//!    there.
 
 use super::line_end::FirstLine;
-use super::{Cut, Cutter};
-use crate::block::LineEnd;
+use super::{Cut, Cutter, OTHER_LINE_END};
+use crate::block::{LineEnd, is_escaped};
 use crate::error::Error;
 use memchr::memmem::Finder;
 
@@ -34,7 +35,7 @@ impl TextCutter {
     fn find_mark(&mut self, data: &[u8]) -> Option<usize> {
         let mut from = self.without_mark;
         while let Some(found) = self.mark.find(&data[from..]) {
-            if !is_escaped(data, from + found) {
+            if !is_escaped(&data[..from + found]) {
                 self.without_mark = from + found;
                 return Some(from + found);
             }
@@ -51,7 +52,7 @@ impl TextCutter {
         let (from, mut to) = (self.without_end.min(data.len()), data.len());
         while let Some(found) = memchr::memrchr(line_end.last(), &data[from..to]) {
             let found = from + found;
-            if !is_escaped(data, found) {
+            if !is_escaped(&data[..found]) {
                 return Some(found + 1);
             }
             to = found;
@@ -63,11 +64,7 @@ impl TextCutter {
     /// Returns what a mark at a place means.
     fn at_mark(&mut self, data: &[u8], mark: usize, is_last: bool) -> Cut {
         let known = self.line_end;
-        let ends_line =
-            |at: usize| known.is_some_and(|end| data[at] == end.last()) && !is_escaped(data, at);
-        let is_alone = mark == 0 || ends_line(mark - 1);
         let found = match data[mark + 2..] {
-            [] if is_last && is_alone => return Cut::End(mark, data.len()),
             [] if !is_last => return Cut::More,
             [b'\r'] if !is_last && known != Some(LineEnd::Cr) => return Cut::More,
             [b'\n', ..] => Some(LineEnd::Lf),
@@ -79,18 +76,13 @@ impl TextCutter {
             Some(found) if known.is_none_or(|known| known == found) => {
                 return Cut::End(mark, data.len());
             }
-            Some(_) => "end-of-copy marker does not match previous newline style",
+            Some(_) => OTHER_LINE_END,
             None => "end-of-copy marker corrupt",
         };
         let line_end = known.unwrap_or_default();
         let before = self.last_end(&data[..mark], line_end).unwrap_or(0);
         Cut::Wrong(before, Error::format(message))
     }
-}
-
-/// Returns whether an odd number of backslashes is before a place.
-fn is_escaped(data: &[u8], at: usize) -> bool {
-    data[..at].iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
 
 impl Cutter for TextCutter {

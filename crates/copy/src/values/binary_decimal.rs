@@ -18,7 +18,8 @@ fn wrong(message: &str) -> Error {
     Error::new(State::INVALID_BINARY_REPRESENTATION, message)
 }
 
-/// Returns a number rounded to a scale half away from zero. 22P03 for a wrong form, 22003 for numbers with
+/// Returns a number rounded to a scale half away from zero. Digits beyond the scale that the sender names
+/// are dropped before, as PostgreSQL does. 22P03 for a wrong form, 22003 for numbers with
 /// more digits than the precision, NaN and the infinities.
 pub(crate) fn binary_decimal(bytes: &[u8], precision: u8, scale: i8) -> Result<i128> {
     let short = || Error::new(State::PROTOCOL_VIOLATION, "insufficient data left in message");
@@ -41,15 +42,23 @@ pub(crate) fn binary_decimal(bytes: &[u8], precision: u8, scale: i8) -> Result<i
         return Err(wrong("invalid scale in external \"numeric\" value"));
     }
     let (groups, _) = groups.as_chunks::<2>();
-    let number = scaled(groups, weight, precision, scale)?;
+    let number = scaled(groups, weight, field(6), precision, scale)?;
     fit_decimal(if sign == NEGATIVE { -number } else { number }, precision, scale)
 }
 
-/// Returns the digits of the groups down to `scale`, rounded by the next one.
-fn scaled(groups: &[[u8; 2]], weight: i16, precision: u8, scale: i8) -> Result<i128> {
+/// Returns the digits of the groups down to `scale`, rounded by the next one. Digits beyond `given_scale`
+/// count as zeros.
+fn scaled(
+    groups: &[[u8; 2]],
+    weight: i16,
+    given_scale: u16,
+    precision: u8,
+    scale: i8,
+) -> Result<i128> {
     let too_large = || fit_decimal(i128::MAX, precision, scale);
     // Digits down to the scale, counted from the first digit of the first group.
-    let kept = (i64::from(weight) + 1) * GROUP_DIGITS + i64::from(scale);
+    let whole = (i64::from(weight) + 1) * GROUP_DIGITS;
+    let (kept, given) = (whole + i64::from(scale), whole + i64::from(given_scale));
     let mut number: i128 = 0;
     let mut is_up = false;
     for (at, group) in groups.iter().enumerate() {
@@ -58,8 +67,9 @@ fn scaled(groups: &[[u8; 2]], weight: i16, precision: u8, scale: i8) -> Result<i
             return Err(wrong("invalid digit in external \"numeric\" value"));
         }
         for (digit, power) in [1_000, 100, 10, 1].into_iter().enumerate() {
-            let digit_value = group / power % 10;
-            match (at as i64 * GROUP_DIGITS + digit as i64).cmp(&kept) {
+            let place = at as i64 * GROUP_DIGITS + digit as i64;
+            let digit_value = if place < given { group / power % 10 } else { 0 };
+            match place.cmp(&kept) {
                 std::cmp::Ordering::Less if number >= power_of_ten(37) => return too_large(),
                 std::cmp::Ordering::Less => number = number * 10 + i128::from(digit_value),
                 std::cmp::Ordering::Equal => is_up = digit_value >= 5,

@@ -56,7 +56,7 @@ fn parse_hex(digits: &str, out: &mut Vec<u8>) -> Result<()> {
     let mut rest = digits.as_bytes();
     while let Some((byte, behind)) = rest.split_first() {
         rest = behind;
-        if byte.is_ascii_whitespace() {
+        if matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
             continue;
         }
         let digit = |byte: u8, behind: &[u8]| {

@@ -17,12 +17,15 @@ pub(crate) fn fit_decimal(number: i128, precision: u8, scale: i8) -> Result<i128
 }
 
 fn overflow(precision: u8, scale: i8) -> Error {
-    let whole = i32::from(precision) - i32::from(scale);
-    let hint = format!(
+    let bound = match i32::from(precision) - i32::from(scale) {
+        0 => "1".to_owned(),
+        whole => format!("10^{whole}"),
+    };
+    let detail = format!(
         "A field with precision {precision}, scale {scale} must round to an absolute value less \
-         than 10^{whole}."
+         than {bound}."
     );
-    Error::new(State::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow").with_hint(hint)
+    Error::new(State::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow").with_detail(detail)
 }
 
 /// The parts of a number's text.

@@ -38,13 +38,12 @@ fn parse(text: &str, name: &str) -> Result<f64> {
 }
 
 fn special(text: &str) -> Option<f64> {
-    let is = |word: &str| text.eq_ignore_ascii_case(word);
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let is = |word: &str| unsigned.eq_ignore_ascii_case(word);
     if is("nan") {
         return Some(f64::NAN);
     }
-    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let is_infinite =
-        unsigned.eq_ignore_ascii_case("infinity") || unsigned.eq_ignore_ascii_case("inf");
+    let is_infinite = is("infinity") || is("inf");
     is_infinite.then_some(if text.starts_with('-') { f64::NEG_INFINITY } else { f64::INFINITY })
 }
 

@@ -7,6 +7,8 @@ use super::word;
 /// Digits must be where the dashes of `YYYY-MM-` or the colons of `hh:mm:ss` are not.
 const DATE_SHAPE: u64 = u64::from_le_bytes(*b"0000-00-");
 const CLOCK_SHAPE: u64 = u64::from_le_bytes(*b"00:00:00");
+/// Length of `YYYY-MM-DD`.
+const DATE_BYTES: usize = 10;
 const DATE_MARKS: u64 = 0xff00_00ff_0000_0000;
 const CLOCK_MARKS: u64 = 0x0000_ff00_00ff_0000;
 
@@ -34,7 +36,7 @@ pub(crate) fn leading_date(bytes: &[u8], at: usize) -> Option<(i32, usize)> {
         return None;
     }
     let year = pair(d[0], d[1]) * 100 + pair(d[2], d[3]);
-    Some((days_of(year, pair(d[5], d[6]), pair(tens, ones))?, at + 10))
+    Some((days_of(year, pair(d[5], d[6]), pair(tens, ones))?, at + DATE_BYTES))
 }
 
 /// Reads a time of day below 24:00, with at most six digits behind the point. Returns its microseconds
@@ -72,7 +74,8 @@ pub(crate) fn leading_timestamp(bytes: &[u8], at: usize) -> Option<(i64, usize)>
     Some((midnight + micros, end))
 }
 
-/// Reads a timestamp and an offset: `Z`, `+hh`, `+hh:mm`, or none if the session's zone has a fixed one.
+/// Reads a timestamp and an offset: `Z`, `+hh`, `+hh:mm`, or none if the session's zone has a fixed one. A
+/// date alone is followed by no `-hh`, which would look like more of the date.
 #[inline(always)]
 pub(crate) fn leading_timestamptz(
     bytes: &[u8],
@@ -80,7 +83,9 @@ pub(crate) fn leading_timestamptz(
     fixed_offset: Option<i32>,
 ) -> Option<(i64, usize)> {
     let (local, end) = leading_timestamp(bytes, at)?;
+    let has_time = end > at + DATE_BYTES;
     let (offset, end) = match bytes.get(end)? {
+        b'-' if !has_time => return None,
         b'Z' => (0, end + 1),
         sign @ (b'+' | b'-') => {
             let (seconds, end) = offset(bytes, end + 1)?;
@@ -145,6 +150,10 @@ mod tests {
         }
         let zoned = |text| whole(text, |bytes, at| leading_timestamptz(bytes, at, None));
         for text in ["2000-01-01 01:00:00", "2000-01-01 01:00:00+0530", "2000-01-01 00:00:00 UTC"] {
+            assert_eq!(zoned(text), None, "{text}");
+        }
+        assert_eq!(zoned("2000-01-01+05"), Some(-5 * HOUR));
+        for text in ["2000-01-01-05", "2000-01-01-05:30"] {
             assert_eq!(zoned(text), None, "{text}");
         }
     }

@@ -1,4 +1,8 @@
 //! Texts of values, as PostgreSQL 15 prints them in the ISO date style.
+//!
+//! Floating point differs where the shortest text lies half-way between two numbers, as `1e+23` does:
+//! PostgreSQL prints a longer text between them, `9.999999999999999e+22`. Both texts are read as the same
+//! number.
 
 use crate::values::{DAY, HOUR, MINUTE, SECOND, civil_from_days, power_of_ten};
 
@@ -231,6 +235,9 @@ mod tests {
         ] {
             assert_eq!(text(|out| put_float8(value, out)), want);
         }
+        // PostgreSQL prints another text of the same number, since this one lies half-way to the next.
+        assert_eq!(text(|out| put_float8(1e23, out)), "1e+23");
+        assert_eq!("9.999999999999999e+22".parse(), Ok(1e23));
         assert_eq!(text(|out| put_float4(1e6, out)), "1e+06");
         assert_eq!(text(|out| put_integer(i64::MIN, out)), i64::MIN.to_string());
         for (number, scale, want) in

@@ -104,15 +104,20 @@ fn show(
         }
         Err(error) => {
             let mut text = format!("{:?}: {}\n", error.state(), visible(error.message()));
+            text += &error.detail().map_or(String::new(), |detail| format!("detail: {detail}\n"));
             text += &error.hint().map_or(String::new(), |hint| format!("hint: {hint}\n"));
             text + &error.context("t").map_or(String::new(), |context| visible(&context) + "\n")
         }
     }
 }
 
-/// Shows control characters as the input does, and a newline as `␊`.
+/// Shows control characters as the input does, a newline as `␊` and a form feed as `␌`.
 fn visible(text: &str) -> String {
-    text.replace('\t', "→").replace('\r', "␍").replace('\0', "␀").replace('\n', "␊")
+    text.replace('\t', "→")
+        .replace('\r', "␍")
+        .replace('\0', "␀")
+        .replace('\n', "␊")
+        .replace('\x0c', "␌")
 }
 
 fn byte(name: Option<String>, default: u8) -> u8 {
@@ -252,10 +257,11 @@ fn options_that_contradict_each_other_are_refused() {
         (Options { delimiter: b'a', ..text() }, "22023"),
         (Options { delimiter: b'\\', ..text() }, "22023"),
         (Options { delimiter: 0xe9, ..text() }, "0A000"),
-        (Options { null: "a\tb".to_owned(), ..text() }, "22023"),
+        (Options { null: "a\tb".to_owned(), ..text() }, "0A000"),
+        (Options { null: "a,b".to_owned(), ..csv() }, "0A000"),
         (Options { null: "a\nb".to_owned(), ..csv() }, "22023"),
         (Options { quote: b',', ..csv() }, "22023"),
-        (Options { null: "\"".to_owned(), ..csv() }, "22023"),
+        (Options { null: "\"".to_owned(), ..csv() }, "0A000"),
         (Options { escape: b'\r', ..csv() }, "22023"),
         (Options { header: Header::Skip, ..Options::of_format(Format::Binary) }, "0A000"),
     ] {

@@ -34,7 +34,7 @@ pub(crate) fn model(data: &[u8], options: &Options, columns: usize) -> Outcome {
     let mut rows = Vec::new();
     loop {
         let start = model.at;
-        let problem = match model.record() {
+        let (state, place) = match model.record() {
             Ok(None) => return Outcome { rows, problem: None },
             Ok(Some(record)) => match model.row(&record) {
                 Ok(row) => {
@@ -44,19 +44,30 @@ pub(crate) fn model(data: &[u8], options: &Options, columns: usize) -> Outcome {
                     }
                     continue;
                 }
-                Err(state) => state,
+                Err((state, place)) => (state, start + place),
             },
-            Err(state) => state,
+            Err(state) => (state, start),
         };
-        let last = if model.line_end == Some(b"\r") { b'\r' } else { b'\n' };
-        let line = 1 + data[..start].iter().filter(|byte| **byte == last).count() as u64;
-        return Outcome { rows, problem: Some((problem, line)) };
+        return Outcome { rows, problem: Some((state, model.line_at(place))) };
     }
 }
 
 impl<'a> Model<'a> {
     fn is_csv(&self) -> bool {
         self.options.format == Format::Csv
+    }
+
+    /// Returns the line of a place. Escaped line ends of text do not count, and those of CSV that are
+    /// quoted do.
+    fn line_at(&self, place: usize) -> u64 {
+        let (mut line, mut at) = (1, 0);
+        let line_end = self.line_end.unwrap_or(b"\n");
+        let counted = if self.is_csv() { line_end[0] } else { line_end[line_end.len() - 1] };
+        while at < place {
+            line += u64::from(self.data[at] == counted);
+            at += if !self.is_csv() && self.data[at] == b'\\' { 2 } else { 1 };
+        }
+        line
     }
 
     /// Takes the next record; nothing at the end of the data.
@@ -66,8 +77,20 @@ impl<'a> Model<'a> {
             return Ok(None);
         }
         if self.is_csv() && data[start..].starts_with(b"\\.") {
-            let behind = data.get(start + 2);
-            if matches!(behind, None | Some(b'\n' | b'\r')) {
+            let behind = &data[start + 2..];
+            let line_end = self.line_end.unwrap_or_default();
+            let is_wrong = match line_end {
+                b"\n" => behind.starts_with(b"\r"),
+                b"\r" => behind.starts_with(b"\n"),
+                b"\r\n" => behind.starts_with(b"\r\r"),
+                _ => false,
+            };
+            if is_wrong {
+                return Err("22P04");
+            }
+            // Before the first line end, any is right.
+            let is_any = line_end.is_empty() && matches!(behind.first(), Some(b'\n' | b'\r'));
+            if is_any || (!line_end.is_empty() && behind.starts_with(line_end)) {
                 return Ok(None);
             }
         }
@@ -131,7 +154,6 @@ impl<'a> Model<'a> {
     fn mark(&mut self, start: usize, at: usize) -> Result<Option<Record<'a>>, &'static str> {
         let behind = &self.data[at + 2..];
         let found: Option<&[u8]> = match (behind, self.line_end) {
-            ([], _) if at == start => return Ok(None),
             ([b'\r', b'\n', ..], line_end) if line_end != Some(b"\r") => Some(b"\r\n"),
             ([b'\r', ..], _) => Some(b"\r"),
             ([b'\n', ..], _) => Some(b"\n"),
@@ -148,22 +170,22 @@ impl<'a> Model<'a> {
         if at == start { Ok(None) } else { Ok(Some(self.take(start, at, false, true))) }
     }
 
-    fn row(&self, record: &Record<'_>) -> Result<Row, &'static str> {
-        let bytes = record.bytes;
-        if bytes.contains(&0) || std::str::from_utf8(bytes).is_err() {
-            return Err("22021");
+    /// Returns the values of a record. Errors have the place in it at which they are found.
+    fn row(&self, record: &Record<'_>) -> Result<Row, (&'static str, usize)> {
+        let zero = record.bytes.iter().position(|byte| *byte == 0);
+        let not_utf8 = std::str::from_utf8(record.bytes).err().map(|error| error.valid_up_to());
+        if let Some(bad) = zero.into_iter().chain(not_utf8).min() {
+            return Err(("22021", bad));
         }
-        if self.has_stray(record.content) {
-            return Err("22P04");
+        if let Some(stray) = self.stray(record.content) {
+            return Err(("22P04", stray));
         }
-        let fields = if self.is_csv() {
-            self.csv_fields(record.content)?
-        } else {
-            self.text_fields(record.content)
-        };
-        if fields.len() > self.columns {
-            return Err("22P04");
-        }
+        self.fields(record.content).map_err(|state| (state, record.content.len()))
+    }
+
+    fn fields(&self, content: &[u8]) -> Result<Row, &'static str> {
+        let fields =
+            if self.is_csv() { self.csv_fields(content)? } else { self.text_fields(content) };
         let is_bad = |field: &Option<Vec<u8>>| {
             let bytes = field.as_deref().unwrap_or_default();
             bytes.contains(&0) || std::str::from_utf8(bytes).is_err()
@@ -171,16 +193,17 @@ impl<'a> Model<'a> {
         if fields.iter().any(is_bad) {
             return Err("22021");
         }
-        if fields.len() < self.columns { Err("22P04") } else { Ok(fields) }
+        if fields.len() == self.columns { Ok(fields) } else { Err("22P04") }
     }
 
-    fn has_stray(&self, content: &[u8]) -> bool {
+    /// Returns the place of a byte of another line end.
+    fn stray(&self, content: &[u8]) -> Option<usize> {
         let (mut is_inside, mut is_escaped) = (false, false);
-        for &byte in content {
+        for (at, &byte) in content.iter().enumerate() {
             let is_line_end = matches!(byte, b'\n' | b'\r');
             if !self.is_csv() {
                 if is_line_end && !is_escaped {
-                    return true;
+                    return Some(at);
                 }
                 is_escaped = byte == b'\\' && !is_escaped;
                 continue;
@@ -195,10 +218,10 @@ impl<'a> Model<'a> {
             }
             is_escaped = false;
             if is_line_end && !is_inside {
-                return true;
+                return Some(at);
             }
         }
-        false
+        None
     }
 
     fn text_fields(&self, content: &[u8]) -> Row {
