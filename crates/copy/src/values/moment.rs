@@ -7,7 +7,7 @@ use super::word;
 /// Digits must be where the dashes of `YYYY-MM-` or the colons of `hh:mm:ss` are not.
 const DATE_SHAPE: u64 = u64::from_le_bytes(*b"0000-00-");
 const CLOCK_SHAPE: u64 = u64::from_le_bytes(*b"00:00:00");
-/// Length of `YYYY-MM-DD`.
+/// Length of a date in the form `YYYY-MM-DD`.
 const DATE_BYTES: usize = 10;
 const DATE_MARKS: u64 = 0xff00_00ff_0000_0000;
 const CLOCK_MARKS: u64 = 0x0000_ff00_00ff_0000;

@@ -57,8 +57,8 @@ impl<'a> Model<'a> {
         self.options.format == Format::Csv
     }
 
-    /// Returns the line of a place. Escaped line ends of text do not count, and those of CSV that are
-    /// quoted do.
+    /// Returns the line of a place. Quoted line ends of CSV count, and escaped ones of text do
+    /// not.
     fn line_at(&self, place: usize) -> u64 {
         let (mut line, mut at) = (1, 0);
         let line_end = self.line_end.unwrap_or(b"\n");

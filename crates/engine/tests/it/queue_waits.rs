@@ -141,7 +141,7 @@ fn a_commit_waits_for_the_log_that_a_sync_holds() {
         });
         is_held.recv_timeout(SAFETY).unwrap();
         threads.spawn(move || {
-            // Nobody else commits, so that it looks at the clock only because the log is held.
+            // No other write commits, so that it looks at the clock only because the log is held.
             when_told_the_time(move || queued.send(()).unwrap());
             tree.write(&batch(1, 10)).unwrap();
         });

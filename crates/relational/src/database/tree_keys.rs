@@ -167,7 +167,7 @@ impl TreeKeys {
 /// A scan over the keys of a tree.
 pub(crate) struct KeyScan {
     scan: Scan,
-    /// What is left of the step. Only keys that were deleted take of it.
+    /// Budget that is left of the step. Only keys that were deleted take of it.
     budget: StepBudget<'static>,
     prefix_len: usize,
 }

@@ -187,7 +187,7 @@ async fn the_structure_has_columns_keys_and_indexes() {
     assert_eq!((&index["name"], &index["unique"]), (&"by_data".into(), &true.into()));
     assert_eq!(index["columns"], json!([{"name": "data", "order": ""}]));
     assert!(told["rows_bytes"].as_u64() <= told["bytes"].as_u64(), "{told}");
-    // Rows are in memory alone, and those of indexes too: none is taken for bytes of the rows on disk.
+    // Rows and entries of indexes are in memory alone: none is taken for bytes of the rows on disk.
     assert_eq!((&told["rows_bytes"], &told["is_shared"]), (&0.into(), &false.into()));
     let none = json!({"indexes": false, "checks": false, "foreign_keys": false});
     assert_eq!(told["more"], none);

@@ -31,7 +31,7 @@ struct RelationView {
     schema: String,
     name: String,
     kind: &'static str,
-    /// The table of an index, or the Bigtable table of a declared one, of those who may see its schema.
+    /// The table of an index, or the Bigtable table of a declared one, if the visitor may see its schema.
     of: Option<String>,
     columns: usize,
     /// Bytes on disk, about, and those in memory of a table with a tree of its own. Nothing of what has none
