@@ -151,8 +151,7 @@ impl Replica {
                 }
                 true
             }
-            // The heartbeat of a read woke the follower, maybe after it had agreed to sleep.
-            Body::HeartbeatAnswer { read: None, .. } => false,
+            Body::HeartbeatAnswer { .. } => false,
             _ => {
                 self.sleep.disagree(message.from);
                 false
