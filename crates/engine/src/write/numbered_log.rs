@@ -12,7 +12,7 @@ use base::env::Clock;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Where numbering goes on after recovery.
+/// The last numbers in use before recovery; numbering goes on after them.
 pub(crate) struct LogStart {
     /// The last sequence number in use.
     pub(crate) last: SequenceNumber,
@@ -20,11 +20,11 @@ pub(crate) struct LogStart {
     pub(crate) commit_time: u64,
 }
 
-/// How something failed that took a sequence number.
+/// The failure of a step that took a sequence number.
 pub(crate) enum Failure {
     /// It is as if nothing had happened.
     Undone(Error),
-    /// Whether it happened shows at the next open.
+    /// Unknown until the next open: the step may have happened.
     InDoubt(Error),
 }
 
