@@ -151,7 +151,8 @@ impl Replica {
                 }
                 true
             }
-            Body::HeartbeatAnswer { .. } => false,
+            // The heartbeat of a read woke the follower, maybe after it had agreed to sleep.
+            Body::HeartbeatAnswer { read: None, .. } => false,
             _ => {
                 self.sleep.disagree(message.from);
                 false

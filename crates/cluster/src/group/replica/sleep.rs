@@ -6,7 +6,9 @@
 //!    once, and wakes it.
 //! 3. Any message wakes a sleeping replica, except the leader's plain heartbeats to a follower that
 //!    has agreed earlier than the others, and what belongs to falling asleep.
-//! 4. A sleeping leader has no lease, since leases end by time. Its next read asks a quorum.
+//! 4. The answer to what woke a follower tells its leader that it is awake. It comes after the
+//!    follower's word that it sleeps, which may have been on its way when the leader asked for a read.
+//! 5. A sleeping leader has no lease, since leases end by time. Its next read asks a quorum.
 
 use super::super::data::ReplicaId;
 use std::collections::BTreeSet;

@@ -28,6 +28,49 @@ fn an_idle_group_is_silent_until_something_happens() {
     assert!(nodes.is_applied(3));
 }
 
+/// A leader whose followers count ticks must not sleep, or they elect another one.
+#[test]
+fn a_leader_does_not_sleep_while_followers_are_awake_for_a_read() {
+    // The tick of the sleep is one of a heartbeat, or is not.
+    for wait in 0..2 {
+        let mut nodes = Nodes::new(3, Shape::DEFAULT);
+        let leader = nodes.elect();
+        nodes.ticks(wait);
+        nodes.propose(leader, 1, None, b"one");
+        nodes.settle();
+        tick_until_sleep_is_sent(&mut nodes);
+        // The leader asks before it hears that they sleep, and they hear of the read after they fell asleep.
+        nodes.read(leader, 2, Proof::Quorum);
+        nodes.settle();
+        assert!(matches!(nodes.answer(2), Some(Answer::Readable { .. })));
+        for tick in 0..40 {
+            nodes.ticks(1);
+            let now = nodes.now;
+            let is_awake = |driver: &mut Driver| driver.step(now, []).next_tick.is_some();
+            let awake = nodes
+                .drivers
+                .iter_mut()
+                .filter_map(|(node, driver)| is_awake(driver).then_some(*node));
+            let awake: Vec<u64> = awake.collect();
+            assert!(awake.is_empty() || awake.contains(&leader), "{awake:?} at {tick}, {wait}");
+        }
+        assert_eq!(nodes.leader(), Some(leader));
+    }
+}
+
+/// Lets ticks go by until the followers are asked to sleep, and have not heard of it yet.
+fn tick_until_sleep_is_sent(nodes: &mut Nodes) {
+    for _ in 0..20 {
+        nodes.now = nodes.now.after(Duration::from_nanos(TICK));
+        (1..=3).for_each(|node| nodes.step(node, []));
+        if nodes.sent.iter().any(|(.., sent)| matches!(sent.body, Body::Sleep { .. })) {
+            return;
+        }
+        nodes.settle();
+    }
+    panic!("an idle leader sends its followers to sleep");
+}
+
 #[test]
 fn sleeping_replicas_hear_of_the_loss_of_their_leader() {
     let mut nodes = Nodes::new(3, Shape::DEFAULT);
