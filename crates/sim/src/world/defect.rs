@@ -1,7 +1,8 @@
 //! Planted defects: of the driver, and of what its caller owes. A suite that does not notice one of
 //! them is too weak.
 
-use super::plan::Fault;
+use super::plan::{Fault, Plan};
+use super::stuck::Stuck;
 use cluster::mutants::Mutant;
 
 /// A defect that a world is given.
@@ -40,11 +41,12 @@ impl Defect {
         Mutant::ALL.iter().map(|mutant| Self::Driver(*mutant)).chain(own).collect()
     }
 
-    /// Returns the fault without which the defect does no harm that a client sees.
-    pub(super) fn comes_to_light_by(self) -> Option<Fault> {
+    /// Returns true if a world may suffer what brings the defect to light.
+    pub(super) fn suits(self, plan: &Plan, stuck: Option<&Stuck>) -> bool {
         match self {
-            Self::Driver(Mutant::OneReadContext) => Some(Fault::HeldAnswers),
-            _ => None,
+            Self::Driver(Mutant::OneReadContext) => plan.faults.contains(&Fault::HeldAnswers),
+            Self::Driver(Mutant::StuckCountsAsLive) => stuck.is_some(),
+            _ => true,
         }
     }
 }

@@ -74,11 +74,12 @@ pub fn live(seed: u64, defect: Option<Defect>, tell: bool) -> Result<Summary, St
     }
 }
 
-/// Returns true if the world of `seed` suffers the fault that brings the defect to light, if that takes a
-/// certain one.
+/// Returns true if the world of `seed` may suffer what brings the defect to light.
 pub fn suits(seed: u64, defect: Defect) -> bool {
-    let plan = Plan::draw(&mut Rng::new(seed));
-    defect.comes_to_light_by().is_none_or(|fault| plan.faults.contains(&fault))
+    let mut rng = Rng::new(seed);
+    let mut plan = Plan::draw(&mut rng);
+    let stuck = stuck::draw(&mut plan, &mut rng);
+    defect.suits(&plan, stuck.as_ref())
 }
 
 /// One thing that happens. Events of a process carry the number of its start, and come to nothing
