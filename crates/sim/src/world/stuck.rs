@@ -15,8 +15,8 @@ use cluster::group::{GroupId, NodeId};
 const PERCENT: u64 = 4;
 /// Election timeouts after which it stops getting on.
 const FROM: u64 = 8;
-/// Most segments that the log of another node has when all is healed.
-const SEGMENTS_MAX: usize = 40;
+/// Most segments that the log of another node has when all is healed. They are up to 12 if nothing is let go.
+const SEGMENTS_MAX: usize = 8;
 
 /// The replica of a world that does not get on.
 #[derive(Debug)]
