@@ -90,6 +90,7 @@ pub(crate) fn table() -> Table {
         indexes: Vec::new(),
         checks: Vec::new(),
         foreign_keys: Vec::new(),
+        columnar: None,
         comment: None,
         grants: Vec::new(),
         next_column: 100,

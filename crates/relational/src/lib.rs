@@ -24,12 +24,15 @@ pub use database::{CATALOG_TREE, Database, DatabaseOptions, GroupTerm, Restarts,
 pub use engine::Direction;
 pub use error::{Error, ErrorFields, Result};
 pub use locks::{AdvisoryHold, AdvisoryKey, AdvisoryLocks, LockMode, TableLock, Wait};
-pub use read::{CancelFlag, KeyRange, ReferencingScan, RowScan, ScanSpec, ScanStatistics, View};
+pub use read::{
+    CancelFlag, KeyRange, Pages, ReferencingScan, RowScan, ScanSpec, ScanStatistics, Segment, View,
+};
 pub use state::SqlState;
 pub use transaction::{
     AlterColumn, AlterTable, CommentOn, CreateTable, GrantChange, GrantOn, IndexProgress,
     Isolation, Mark, NewColumn, NewConstraint, NewForeignKey, NewIndex, NewRole, NewSequence,
-    NewView, NewWide, OnConflict, RoleChange, SequenceChange, Transaction, Writes,
+    NewView, NewWide, OnConflict, RoleChange, SegmentLoad, SegmentWriter, SequenceChange,
+    Transaction, Writes, WrittenSegments,
 };
 pub use types::{Array, ArrayDimension, DataType, Numeric, Oid, Value};
 

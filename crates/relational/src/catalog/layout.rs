@@ -6,6 +6,11 @@ use crate::types::DataType;
 
 /// The part of a table's tree that has its rows.
 pub const ROWS_PART: u16 = 1;
+/// The part of a columnar table's tree that has the descriptors of its segments.
+pub(crate) const SEGMENTS_PART: u16 = 2;
+/// The part of a columnar table's tree that tells of segments whose pages are written, and which no commit has
+/// made part of the table yet.
+pub(crate) const LOADS_PART: u16 = 3;
 
 /// Places and codecs that reads and writes of rows need, without a look-up.
 #[derive(Debug, Clone, Default)]

@@ -17,11 +17,14 @@ mod wide;
 pub(crate) use foreign_key::are_comparable;
 pub use foreign_key::{ForeignKey, KeyAction, KeyMatch};
 pub use layout::{IndexLayout, Layout, ROWS_PART, StoredColumn};
+pub(crate) use layout::{LOADS_PART, SEGMENTS_PART};
 pub use objects::{
     Grant, PUBLIC_ROLE, Privileges, ReadName, Role, Schema, Sequence, ViewDefinition,
 };
 pub use place::{KeyPlace, TablePart};
-pub use table::{Check, Column, ColumnNumber, Identity, Index, IndexPart, PrimaryKey, Table};
+pub use table::{
+    Check, Column, ColumnNumber, Columnar, Identity, Index, IndexPart, PrimaryKey, Table,
+};
 pub(crate) use wide::CellTables;
 pub use wide::{BIGTABLE_SCHEMA, WideColumn, WideEncoding, WideSource, WideTable};
 

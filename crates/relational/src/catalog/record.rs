@@ -16,6 +16,8 @@ const VERSION: u8 = 1;
 const VERSION_OF_WIDE: u8 = 2;
 /// First byte of the records of tables with foreign keys.
 const VERSION_OF_REFERENCES: u8 = 3;
+/// First byte of the records of columnar tables.
+const VERSION_OF_COLUMNAR: u8 = 4;
 /// Longest record that is read.
 const RECORD_BYTES_MAX: usize = 16 << 20;
 
@@ -72,6 +74,7 @@ impl Object {
     fn version(&self) -> u8 {
         match self {
             Self::Wide(_) => VERSION_OF_WIDE,
+            Self::Table(table) if table.is_columnar() => VERSION_OF_COLUMNAR,
             Self::Table(table) if !table.foreign_keys.is_empty() => VERSION_OF_REFERENCES,
             _ => VERSION,
         }
@@ -100,9 +103,9 @@ impl Object {
             Some((version, body)) if body.len() <= RECORD_BYTES_MAX => (*version, body),
             _ => return Err(damaged("the record is empty or too long".to_owned())),
         };
-        if !(VERSION..=VERSION_OF_REFERENCES).contains(&version) {
+        if !(VERSION..=VERSION_OF_COLUMNAR).contains(&version) {
             let text = format!(
-                "record of version {version}, but this Stele reads versions up to {VERSION_OF_REFERENCES}"
+                "record of version {version}, but this Stele reads versions up to {VERSION_OF_COLUMNAR}"
             );
             return Err(damaged(format!("{text}; use a newer Stele")));
         }
@@ -151,6 +154,12 @@ impl Object {
         }
         let mut used: Vec<_> = table.indexes.iter().map(|index| index.part).collect();
         used.sort_unstable();
+        if let Some(columnar) = &table.columnar {
+            let has_keys = table.primary_key.is_some() || !table.foreign_keys.is_empty();
+            if has_keys || !used.is_empty() || columnar.pages == table.tree {
+                return Err("a columnar table with keys, or with one tree".to_owned());
+            }
+        }
         let parts_fit = used.iter().all(|part| *part > super::ROWS_PART && *part < table.next_part);
         if !parts_fit || !used.is_sorted_by(|a, b| a < b) {
             return Err("parts of indexes".to_owned());
@@ -224,7 +233,7 @@ impl Catalog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::{KeyAction, KeyMatch, WideColumn, WideEncoding, WideSource};
+    use crate::catalog::{Columnar, KeyAction, KeyMatch, WideColumn, WideEncoding, WideSource};
     use crate::types::DataType;
 
     #[test]
@@ -326,6 +335,30 @@ mod tests {
             let error = Object::decode(&object.row(), &other).unwrap_err();
             assert_eq!(error.state.code(), "XX001", "version {version}");
         }
+    }
+
+    #[test]
+    fn a_record_of_a_columnar_table_has_a_version_that_older_programs_refuse() {
+        let mut table = crate::fuzz::table();
+        table.columnar = Some(Columnar { pages: 17 });
+        let keyed = Object::Table(Box::new(table.clone()));
+        let error = Object::decode(&keyed.row(), &keyed.encode().unwrap()).unwrap_err();
+        assert_eq!(error.state.code(), "XX001", "a key");
+        table.primary_key = None;
+        let object = Object::Table(Box::new(table.clone()));
+        let record = object.encode().unwrap();
+        assert_eq!(record[0], 4);
+        let again = Object::decode(&object.row(), &record).unwrap();
+        assert_eq!(again.encode().unwrap(), record);
+        for version in [1, 2, 3, 5] {
+            let other = [&[version][..], &record[1..]].concat();
+            let error = Object::decode(&object.row(), &other).unwrap_err();
+            assert_eq!(error.state.code(), "XX001", "version {version}");
+        }
+        table.columnar = Some(Columnar { pages: table.tree });
+        let object = Object::Table(Box::new(table));
+        let error = Object::decode(&object.row(), &object.encode().unwrap()).unwrap_err();
+        assert_eq!(error.state.code(), "XX001", "one tree");
     }
 
     #[test]

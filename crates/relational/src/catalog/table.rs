@@ -4,6 +4,8 @@
 //! 2. A row has one value for each column, in the order of `columns`. A table without a primary key has
 //!    a row id behind them, so its rows have one value more: see [`Table::row_width`].
 //! 3. Part 1 of the tree of a table has its rows; each index has a part of its own, never given again.
+//! 4. A columnar table has segments beside its rows: parts 2 and 3 of its tree tell of them, and a second tree has
+//!    their pages. It has no keys and no indexes.
 
 use super::{ForeignKey, Grant, Layout};
 use crate::database::Storage;
@@ -40,6 +42,9 @@ pub struct Table {
     /// Foreign keys, in the order in which they were added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub foreign_keys: Vec<ForeignKey>,
+    /// The place of the segments of a columnar table; nothing for a table of rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub columnar: Option<Columnar>,
     /// Comment on the table, if any.
     pub comment: Option<String>,
     /// Privileges that were granted on the table.
@@ -58,6 +63,14 @@ pub struct Table {
     pub(crate) storage: Option<Arc<Storage>>,
     #[serde(skip)]
     pub(crate) definition: Definition,
+}
+
+/// The place of the segments of a columnar table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Columnar {
+    /// The tree that has the pages.
+    pub pages: u32,
 }
 
 /// A table without its open tree, once it was asked for. A copy of the table, which may change, has none.
@@ -183,6 +196,16 @@ impl Table {
         self.columns.len() + usize::from(self.primary_key.is_none())
     }
 
+    /// Returns true if most rows of the table lie in column segments.
+    pub fn is_columnar(&self) -> bool {
+        self.columnar.is_some()
+    }
+
+    /// Returns all trees of the table.
+    pub(crate) fn trees(&self) -> impl Iterator<Item = u32> {
+        [self.tree].into_iter().chain(self.columnar.map(|columnar| columnar.pages))
+    }
+
     /// Returns the places in a row of the values of its key. `View::get` and `Transaction::lock` take
     /// these values in this order. It is the row id of a table without a primary key.
     pub fn key_places(&self) -> &[usize] {
@@ -209,14 +232,20 @@ impl Table {
     pub fn bytes(&self) -> u64 {
         let storage = self.storage.as_ref();
         let bytes = storage.and_then(|found| found.keys.approximate_bytes(RowRange::ALL).ok());
-        bytes.unwrap_or(0)
+        bytes.unwrap_or(0) + self.bytes_of_pages()
     }
 
     /// Returns the bytes of the rows on disk without the indexes, roughly; 0 if they are not known.
     pub fn bytes_of_rows(&self) -> u64 {
         let rows = KeyRange::ALL.rows(&self.layout.key).ok();
         let (Some(rows), Some(storage)) = (rows, &self.storage) else { return 0 };
-        storage.keys.approximate_bytes(rows).unwrap_or(0)
+        storage.keys.approximate_bytes(rows).unwrap_or(0) + self.bytes_of_pages()
+    }
+
+    /// Returns the bytes of the pages of a columnar table, roughly; 0 for a table of rows.
+    fn bytes_of_pages(&self) -> u64 {
+        let pages = self.storage.as_ref().and_then(|storage| storage.pages.as_ref());
+        pages.and_then(|pages| pages.approximate_bytes(RowRange::ALL).ok()).unwrap_or(0)
     }
 
     /// Returns the bytes of an index on disk, roughly. The primary key has none apart from the rows.

@@ -1,4 +1,4 @@
-//! Trees and parts of trees that nothing names any more, and the task that drops them.
+//! Trees, parts of trees and pages that nothing names any more, and the task that drops them.
 //!
 //! 1. What becomes garbage wakes the task, wherever its last user was: a read that ended long after the table was
 //!    dropped, or a transaction that was rolled back.
@@ -6,11 +6,33 @@
 //!    garbage before.
 //! 3. The task does not keep the database open.
 
+use super::page_keys::page_rows;
 use super::{Batches, Database, blocking};
 use crate::format::key::after_prefix;
+use crate::format::segment::load_key;
 use parking_lot::Mutex;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Weak};
 use tokio::sync::Notify;
+
+/// Segments of a columnar table whose pages are written.
+#[derive(Debug, Clone)]
+pub(super) struct Load {
+    /// The tree of the table.
+    pub(super) tree: u32,
+    /// The tree of its pages.
+    pub(super) pages: u32,
+    pub(super) segments: RangeInclusive<u64>,
+}
+
+impl Load {
+    /// Adds to a write that the pages are removed, and the note of them.
+    pub(super) fn remove(&self, batches: &mut Batches) {
+        let rows = page_rows(&self.segments);
+        batches.delete_range(self.pages, &rows.start, rows.end.as_deref());
+        batches.delete(self.tree, &load_key(&self.segments));
+    }
+}
 
 /// Trees and parts of trees to be dropped.
 #[derive(Debug, Default)]
@@ -24,6 +46,7 @@ pub(crate) struct Garbage {
 struct Items {
     trees: Vec<u32>,
     parts: Vec<(u32, u16)>,
+    loads: Vec<Load>,
 }
 
 impl Garbage {
@@ -39,6 +62,12 @@ impl Garbage {
         self.wake.notify_one();
     }
 
+    /// Adds pages that no commit has, nor ever will have.
+    pub(super) fn add_load(&self, load: Load) {
+        self.items.lock().loads.push(load);
+        self.wake.notify_one();
+    }
+
     /// Lets the task see that the database is closed.
     pub(super) fn close(&self) {
         self.wake.notify_one();
@@ -50,7 +79,7 @@ impl Database {
     pub(crate) async fn drop_garbage(self: &Arc<Self>) {
         let _one_at_a_time = self.garbage.cleaning.lock().await;
         let items = std::mem::take(&mut *self.garbage.items.lock());
-        if items.trees.is_empty() && items.parts.is_empty() {
+        if items.trees.is_empty() && items.parts.is_empty() && items.loads.is_empty() {
             return;
         }
         let database = Arc::clone(self);
@@ -60,6 +89,13 @@ impl Database {
                 if database.store.keys(*tree).is_ok() {
                     let mut batches = database.store.batches();
                     clear_part(&mut batches, *tree, *part);
+                    database.store.write_blocking(batches)?;
+                }
+            }
+            for load in items.loads.iter().filter(|load| !items.trees.contains(&load.tree)) {
+                if database.store.keys(load.tree).is_ok() {
+                    let mut batches = database.store.batches();
+                    load.remove(&mut batches);
                     database.store.write_blocking(batches)?;
                 }
             }

@@ -1,6 +1,6 @@
 //! Opening a database: reads the catalog, or makes a new one.
 
-use super::garbage::{clean_up, clear_part};
+use super::garbage::{Load, clean_up, clear_part};
 use super::group::{Group, GroupTerm};
 use super::store::{Form, Store};
 use super::{
@@ -10,6 +10,7 @@ use super::{
 use crate::catalog::record::{OBJECTS_PREFIX, Object, STATES_PREFIX, sequence_state_row};
 use crate::catalog::{BOOTSTRAP_ROLE, Catalog, PUBLIC_SCHEMA, Table};
 use crate::error::{Error, Result};
+use crate::format::segment::{loads, read_load_key};
 use crate::transaction::put_record;
 use engine::{Direction, RowRange, TreeId};
 use parking_lot::Mutex;
@@ -62,6 +63,7 @@ impl Database {
             Form::Group(group) => drop_strays(&store, group, &catalog)?,
         }
         let catalog = without_unfinished_indexes(catalog, &store)?;
+        remove_loads(&catalog, &store)?;
         forget_sequences(&catalog, &catalog_keys, &store)?;
         let secret = secret::read_or_make(&catalog_keys, &store)?;
         if let Form::Machine(_) = store.form() {
@@ -141,7 +143,7 @@ fn check_foreign_keys(catalog: &Catalog) -> Result<()> {
 }
 
 fn storage(table: &Table, store: &Store, garbage: &Arc<Garbage>) -> Result<Arc<Storage>> {
-    Storage::open(store, table.tree, garbage).map_err(|error| {
+    Storage::open(store, table.tree, table.columnar, garbage).map_err(|error| {
         let text = format!("table {} uses tree {}: {}", table.name, table.tree, error.message);
         Error::corrupted(format!("{text}; 'stele adopt' gives it an empty tree"))
     })
@@ -175,10 +177,14 @@ fn drop_strays(store: &Store, group: &Group, catalog: &Catalog) -> Result<()> {
 /// Fails with XX001 if a table uses a tree that it does not own, which then may be another one's. Tells of
 /// trees that are owned by tables which the catalog does not have.
 fn check_ownership(trees: &TreeOwnership, catalog: &Catalog) -> Result<()> {
-    let known: HashSet<_> = catalog.tables().map(|table| TreeId(table.tree)).collect();
+    let known: HashSet<_> = catalog.tables().flat_map(|table| table.trees()).map(TreeId).collect();
     let owned: HashSet<_> = trees.owned()?.into_iter().flat_map(|owned| owned.trees).collect();
-    if let Some(table) = catalog.tables().find(|table| !owned.contains(&TreeId(table.tree))) {
-        let (name, tree) = (&table.name, table.tree);
+    let trees_of = |table: &Arc<Table>| table.trees().map(TreeId).collect::<Vec<_>>();
+    let used = catalog
+        .tables()
+        .flat_map(|table| trees_of(table).into_iter().map(move |tree| (table, tree)));
+    if let Some((table, tree)) = used.into_iter().find(|(_, tree)| !owned.contains(tree)) {
+        let (name, tree) = (&table.name, tree.0);
         let text = format!("table {name} uses tree {tree}, which the schema does not give to it");
         return Err(Error::corrupted(format!("{text}; restore a backup")));
     }
@@ -210,6 +216,22 @@ fn without_unfinished_indexes(mut catalog: Catalog, store: &Store) -> Result<Cat
         catalog.put_table(table);
     }
     Ok(catalog)
+}
+
+/// Removes pages of columnar tables that no commit made part of them.
+fn remove_loads(catalog: &Catalog, store: &Store) -> Result<()> {
+    for table in catalog.tables() {
+        let Some(columnar) = table.columnar else { continue };
+        let mut batches = store.batches();
+        let keys = store.keys(table.tree)?;
+        let mut scan = keys.scan(None, loads(), Direction::Forward)?;
+        while let Some(key) = scan.next_key()? {
+            let segments = read_load_key(key)?;
+            Load { tree: table.tree, pages: columnar.pages, segments }.remove(&mut batches);
+        }
+        store.write_blocking(batches)?;
+    }
+    Ok(())
 }
 
 /// Removes the states of sequences whose creation was never committed.

@@ -11,6 +11,7 @@
 
 use super::batches::{Batches, ReadyBatches};
 use super::group::Group;
+use super::page_keys::PageKeys;
 use super::tree_keys::TreeKeys;
 use crate::catalog::Table;
 use crate::error::{Error, Result};
@@ -141,6 +142,24 @@ impl Store {
         }
     }
 
+    /// Makes a tree for pages, as [`Self::create_tree`] does. 0A000 in a group, whose tree takes no files.
+    pub(crate) fn create_pages(&self) -> Result<u32> {
+        match &self.form {
+            Form::Machine(trees) => Ok(trees.create_with(PageKeys::tree_options())?.0),
+            Form::Group(_) => {
+                Err(Error::unsupported("columnar tables on a cluster are not supported yet"))
+            }
+        }
+    }
+
+    /// Returns the keys of a tree of pages. An error if there is no such tree.
+    pub(crate) fn page_keys(&self, tree: u32) -> Result<PageKeys> {
+        match &self.form {
+            Form::Machine(_) => Ok(PageKeys::of(self.engine().tree(TreeId(tree))?)),
+            Form::Group(_) => Err(Error::corrupted("a columnar table in a group")),
+        }
+    }
+
     /// Drops trees that no catalog names. Blocks. After an error the next open drops what is left.
     pub(crate) fn drop_trees(&self, trees: &[u32]) -> Result<()> {
         match &self.form {
@@ -163,10 +182,11 @@ impl Store {
         }
     }
 
-    /// Adds to a write that a tree is not owned any more.
-    pub(crate) fn disown(&self, batches: &mut Batches, tree: u32) {
+    /// Adds to a write that the trees of a table are not owned any more.
+    pub(crate) fn disown(&self, batches: &mut Batches, table: &Table) {
         if let Form::Machine(_) = self.form {
-            TreeOwnership::disown(batches.of_tree(TreeOwnership::SYSTEM_TREE), &[TreeId(tree)]);
+            let trees: Vec<_> = table.trees().map(TreeId).collect();
+            TreeOwnership::disown(batches.of_tree(TreeOwnership::SYSTEM_TREE), &trees);
         }
     }
 
@@ -179,7 +199,7 @@ impl Store {
 }
 
 fn owned(table: &Table) -> OwnedTrees {
-    OwnedTrees::of_sql(table.oid, vec![TreeId(table.tree)])
+    OwnedTrees::of_sql(table.oid, table.trees().map(TreeId).collect())
 }
 
 /// Returns the error of a write that failed. The log decides at the next start where writes have stopped.

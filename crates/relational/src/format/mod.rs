@@ -8,6 +8,7 @@ mod key_bytes;
 mod key_numeric;
 pub mod row;
 mod row_value;
+pub(crate) mod segment;
 
 /// The family of all cells of tables.
 pub(crate) const FAMILY: engine::FamilyId = engine::FamilyId(1);

@@ -8,10 +8,12 @@ mod entries;
 mod projection;
 mod referencing;
 mod scan;
+mod segments;
 mod view;
 
 pub use referencing::ReferencingScan;
 pub use scan::{CancelFlag, KeyRange, RowScan, ScanSpec, ScanStatistics};
+pub use segments::{Pages, Segment};
 pub use view::View;
 
 pub(crate) use projection::row_of;

@@ -120,6 +120,8 @@ pub struct ScanSpec {
     pub limit: Option<u64>,
     /// Ends the scan with 57014.
     pub cancel: CancelFlag,
+    /// True if of a columnar table the rows are wanted that lie in no segment.
+    pub delta_rows: bool,
 }
 
 impl ScanSpec {
@@ -133,6 +135,7 @@ impl ScanSpec {
             direction: Direction::Forward,
             limit: None,
             cancel: CancelFlag::default(),
+            delta_rows: false,
         }
     }
 }
@@ -172,6 +175,10 @@ impl RowScan {
         own: Option<Arc<Entries>>,
         spec: ScanSpec,
     ) -> Result<Self> {
+        if table.is_columnar() && !spec.delta_rows {
+            let text = format!("columnar table \"{}\" is read by queries only", table.name);
+            return Err(Error::unsupported(text));
+        }
         let is_primary = |oid: Oid| table.primary_key.as_ref().is_some_and(|key| key.oid == oid);
         let index = match spec.index {
             Some(oid) if !is_primary(oid) => {

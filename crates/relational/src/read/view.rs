@@ -6,7 +6,7 @@ use crate::Row;
 use crate::catalog::{Catalog, Table};
 use crate::error::{Error, Result};
 use crate::state::SqlState;
-use crate::transaction::Overlay;
+use crate::transaction::{Entries, Overlay};
 use crate::types::{Oid, Value};
 use engine::Snapshot;
 use std::fmt;
@@ -34,6 +34,15 @@ impl View {
     /// Returns the moment of the view, by which snapshots are told apart.
     pub fn sequence(&self) -> u64 {
         self.snapshot.sequence().0
+    }
+
+    pub(super) fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// Returns what the transaction wrote to a tree, if anything.
+    pub(super) fn own_entries(&self, tree: u32) -> Option<&Arc<Entries>> {
+        self.overlay.tree(tree)
     }
 
     /// Returns a table by its number. 42P01 if the view has none.

@@ -10,7 +10,8 @@ use super::{Isolation, Overlay, Transaction};
 use crate::catalog::record::{Object, sequence_state_row};
 use crate::catalog::{Catalog, Table};
 use crate::database::{
-    Batches, CATALOG_TREE, Conflicts, Database, Store, blocking, clear_part, put_state,
+    Batches, CATALOG_TREE, Conflicts, Database, LoadedSegments, Store, blocking, clear_part,
+    put_state,
 };
 use crate::error::{Error, Result};
 use crate::locks::HeldLocks;
@@ -75,7 +76,10 @@ impl Transaction {
         let locks = std::mem::replace(&mut self.locks, self.database.locks.holder());
         let conflicts = Arc::clone(&self.database.conflicts);
         let kept = Kept { store: Arc::clone(&store), conflicts, written, _locks: locks };
-        store.write(ready, Arc::new(kept)).await
+        let loaded = self.keep_loaded();
+        let committed = store.write(ready, Arc::new(kept)).await;
+        give_up(&loaded, &committed);
+        committed
     }
 
     /// Commits changes of the catalog with the rows. It is carried out to its end even if no task waits for it.
@@ -108,11 +112,14 @@ impl Transaction {
                 paused.push(database.pause(*sequence).await);
             }
             database.announce(Arc::clone(&catalog));
+            let loaded = self.keep_loaded();
             if let Err(error) = store.write(ready, Arc::new(())).await
                 && !database.was_written(&catalog, &error).await
             {
                 database.withdraw();
-                return Err(error);
+                let failed = Err(error);
+                give_up(&loaded, &failed);
+                return failed;
             }
             self.committed(&catalog, &left, &dropped_sequences);
             drop(paused);
@@ -152,6 +159,15 @@ impl Transaction {
     fn has_unkept(&self, catalog: &Catalog) -> bool {
         self.created.iter().any(|made| !has_tree(catalog, made.number()))
             || self.built.iter().any(|part| !has_part(catalog, part.place()))
+    }
+}
+
+/// Has pages removed whose commit failed. If that is not known, the next open removes them or keeps them.
+fn give_up(loaded: &[Arc<LoadedSegments>], committed: &Result<()>) {
+    if let Err(error) = committed
+        && error.state != SqlState::STATEMENT_COMPLETION_UNKNOWN
+    {
+        loaded.iter().for_each(|loaded| loaded.give_up());
     }
 }
 
@@ -203,11 +219,11 @@ impl CatalogChange {
             match catalog.table(table.oid) {
                 None => {
                     store.forget(&mut self.batches, table);
-                    store.disown(&mut self.batches, table.tree);
+                    store.disown(&mut self.batches, table);
                     self.left.push(Arc::clone(table));
                 }
                 Some(now) if now.tree != table.tree => {
-                    store.disown(&mut self.batches, table.tree);
+                    store.disown(&mut self.batches, table);
                     self.left.push(Arc::clone(table));
                 }
                 Some(now) => {

@@ -12,6 +12,7 @@
 
 mod commit;
 mod ddl;
+mod loads;
 mod locking;
 mod references;
 mod row_checks;
@@ -24,12 +25,13 @@ pub use ddl::{
     NewColumn, NewConstraint, NewForeignKey, NewIndex, NewRole, NewSequence, NewView, NewWide,
     RoleChange, SequenceChange,
 };
+pub use loads::{SegmentLoad, SegmentWriter, WrittenSegments};
 pub use references::Writes;
 pub use rows::OnConflict;
 pub(crate) use writes::{Entries, Overlay};
 
 use crate::catalog::Catalog;
-use crate::database::{BuiltPart, Database, Restarts, Storage};
+use crate::database::{BuiltPart, Database, LoadedSegments, Restarts, Storage};
 use crate::error::{Error, Result};
 use crate::locks::HeldLocks;
 use crate::read::View;
@@ -65,6 +67,8 @@ pub struct Transaction {
     created: Vec<Arc<Storage>>,
     /// Parts of trees that it built, whose entries are removed unless the commit keeps them.
     built: Vec<Arc<BuiltPart>>,
+    /// Segments whose pages it wrote, which are removed unless the commit keeps them.
+    loaded: Vec<Arc<LoadedSegments>>,
     writes: WriteSet,
     locks: HeldLocks,
     savepoints: Vec<(String, Mark)>,
@@ -95,6 +99,7 @@ impl Transaction {
             base: None,
             created: Vec::new(),
             built: Vec::new(),
+            loaded: Vec::new(),
             writes: WriteSet::new(bytes_max),
             locks,
             savepoints: Vec::new(),
@@ -290,7 +295,8 @@ impl Transaction {
 
     /// Rolls the transaction back. If it made trees or parts of them, it returns once they are dropped.
     pub async fn rollback(self) {
-        let made_garbage = !self.created.is_empty() || !self.built.is_empty();
+        let made_garbage =
+            !self.created.is_empty() || !self.built.is_empty() || !self.loaded.is_empty();
         let database = Arc::clone(&self.database);
         drop(self);
         if made_garbage {

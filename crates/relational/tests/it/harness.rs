@@ -190,7 +190,8 @@ pub(crate) fn table(
     columns: Vec<NewColumn>,
     constraints: Vec<NewConstraint>,
 ) -> CreateTable {
-    CreateTable { schema: PUBLIC, name: name.to_owned(), owner: OWNER, columns, constraints }
+    let (name, owner, columnar) = (name.to_owned(), OWNER, false);
+    CreateTable { schema: PUBLIC, name, owner, columns, constraints, columnar }
 }
 
 /// Creates the table `name` with an integer key `id` and a text `name`, unique if `is_unique`.

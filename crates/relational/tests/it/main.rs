@@ -8,6 +8,7 @@ mod definitions;
 mod group;
 mod harness;
 mod histories;
+mod loads;
 mod model;
 mod references;
 mod rows;

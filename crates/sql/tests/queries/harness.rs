@@ -106,6 +106,7 @@ impl Session {
                 owner: BOOTSTRAP_ROLE,
                 columns,
                 constraints: vec![key],
+                columnar: false,
             };
             let oid = transaction.create_table(new).await?;
             for (_, row) in ROWS.iter().filter(|(table, _)| *table == name) {

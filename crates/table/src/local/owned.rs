@@ -59,10 +59,15 @@ impl TreeOwnership {
     /// Creates a tree that nothing owns yet: the next open drops it unless [`Self::claim`] was written.
     /// Durable when it returns.
     pub fn create(&self) -> Result<TreeId> {
+        self.create_with(TreeOptions::default())
+    }
+
+    /// Creates a tree as [`Self::create`] does, with options. `InvalidArgument` for options out of range.
+    pub fn create_with(&self, options: TreeOptions) -> Result<TreeId> {
         let _changing = self.core.schema_change.lock();
         let tree = self.core.meta.reserve_trees(1)?;
         self.core.meta.intend(&[tree])?;
-        if let Err(error) = self.core.engine.create_tree(tree, TreeOptions::default()) {
+        if let Err(error) = self.core.engine.create_tree(tree, options) {
             self.core.drop_intended(&[tree]);
             return Err(error.into());
         }

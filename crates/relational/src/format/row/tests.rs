@@ -35,6 +35,7 @@ fn table(columns: Vec<Column>, key: &[i16]) -> Table {
         indexes: vec![],
         checks: vec![],
         foreign_keys: vec![],
+        columnar: None,
         comment: None,
         grants: vec![],
         next_column: 100,

@@ -101,7 +101,7 @@ impl Transaction {
         before: Arc<Table>,
         after: Table,
     ) -> Result<(Arc<Storage>, Table)> {
-        let storage = self.new_storage().await?;
+        let storage = self.new_storage(false).await?;
         let (store, target) = (Arc::clone(&self.database.store), Arc::clone(&storage));
         let rebuilt = until_dropped(move |cancel| {
             let mut builder = Builder::new(&store, &target);

@@ -16,6 +16,8 @@ pub struct CreateTable {
     pub columns: Vec<NewColumn>,
     /// Constraints; at most one primary key.
     pub constraints: Vec<NewConstraint>,
+    /// True if bulk loads write rows as column segments. Such a table has no keys and no indexes.
+    pub columnar: bool,
 }
 
 /// A column to be created.

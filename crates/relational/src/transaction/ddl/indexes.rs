@@ -84,6 +84,9 @@ pub(super) fn table_of(catalog: &Catalog, table: Oid) -> Result<Table> {
 /// Adds an index to a catalog, and returns its number.
 pub(super) fn define(catalog: &mut Catalog, new: &NewIndex, ready: bool) -> Result<Oid> {
     let mut table = table_of(catalog, new.table)?;
+    if table.is_columnar() {
+        return Err(Error::unsupported("columnar tables have no indexes"));
+    }
     let columns = new.columns.iter().map(|(name, last, first)| (name.as_str(), *last, *first));
     let parts = parts_of(&table, columns)?;
     let names: Vec<_> = new.columns.iter().map(|(name, ..)| name.as_str()).collect();

@@ -39,9 +39,10 @@ impl Transaction {
         // Checked before a tree is made for it.
         let mut trial = Catalog::clone(&self.catalog);
         define(&mut trial, &new, 0)?;
-        let storage = self.new_storage().await?;
+        let storage = self.new_storage(new.columnar).await?;
         self.change(|catalog| {
             let mut table = define(catalog, &new, storage.number())?;
+            table.columnar = storage.columnar();
             table.storage = Some(storage);
             let (oid, keys) = (table.oid, table.foreign_keys.clone());
             catalog.put_table(table);
@@ -50,13 +51,11 @@ impl Transaction {
         })
     }
 
-    /// Makes a tree that is dropped unless the catalog names it at the commit.
-    pub(super) async fn new_storage(&mut self) -> Result<Arc<Storage>> {
+    /// Makes a tree, of a columnar table two, that are dropped unless the catalog names them at the commit.
+    pub(super) async fn new_storage(&mut self, columnar: bool) -> Result<Arc<Storage>> {
         let database = Arc::clone(&self.database);
-        let storage = blocking(move || {
-            let tree = database.store.create_tree()?;
-            Storage::create(&database.store, tree, &database.garbage)
-        });
+        let storage =
+            blocking(move || Storage::create(&database.store, columnar, &database.garbage));
         let storage = storage.await?;
         self.created.push(Arc::clone(&storage));
         Ok(storage)
@@ -107,10 +106,10 @@ impl Transaction {
         }
         check_truncate(&self.catalog, tables)?;
         for table in tables {
-            let storage = self.new_storage().await?;
+            let storage = self.new_storage(self.table(*table)?.is_columnar()).await?;
             self.change(|catalog| {
                 let mut table = table_of(catalog, *table)?;
-                table.tree = storage.number();
+                (table.tree, table.columnar) = (storage.number(), storage.columnar());
                 table.storage = Some(storage);
                 catalog.put_table(table);
                 Ok(())
@@ -203,6 +202,7 @@ fn define(catalog: &mut Catalog, new: &CreateTable, tree: u32) -> Result<Table> 
         indexes: Vec::new(),
         checks: Vec::new(),
         foreign_keys: Vec::new(),
+        columnar: None,
         comment: None,
         grants: Vec::new(),
         next_column: 1,
@@ -224,6 +224,9 @@ fn define(catalog: &mut Catalog, new: &CreateTable, tree: u32) -> Result<Table> 
     let mut constraints: Vec<_> = new.constraints.iter().collect();
     constraints.sort_by_key(rank);
     for constraint in constraints {
+        if new.columnar && !matches!(constraint, NewConstraint::Check { .. }) {
+            return Err(no_keys());
+        }
         add_constraint(catalog, &mut table, constraint)?;
     }
     Ok(table)
@@ -263,6 +266,9 @@ pub(super) fn add_constraint(
     table: &mut Table,
     constraint: &NewConstraint,
 ) -> Result<()> {
+    if table.is_columnar() && !matches!(constraint, NewConstraint::Check { .. }) {
+        return Err(no_keys());
+    }
     match constraint {
         NewConstraint::PrimaryKey { name, columns } => {
             if table.primary_key.is_some() {
@@ -307,6 +313,11 @@ pub(super) fn add_constraint(
         }
     }
     Ok(())
+}
+
+fn no_keys() -> Error {
+    let message = "columnar tables have no primary keys, unique constraints or foreign keys";
+    Error::unsupported(message)
 }
 
 fn free_check_name(table: &Table) -> String {

@@ -72,7 +72,7 @@ pub(super) async fn create(
         }
     }
     let owner = run.role()?;
-    let definition = Definition { schema, name, owner, columns, constraints };
+    let definition = Definition { schema, name, owner, columns, constraints, columnar: false };
     let table = run.transaction.create_table(definition).await?;
     for ((column, options), sequence) in sequences.into_iter().zip(names) {
         sequence::create_for_column(run, table, &column, sequence, &options).await?;
@@ -327,7 +327,7 @@ async fn create_as(
     let (columns, owner) = (columns.collect(), run.role()?);
     let constraints = Vec::new();
     let mut rows = select.rows(run).await?;
-    let definition = Definition { schema, name, owner, columns, constraints };
+    let definition = Definition { schema, name, owner, columns, constraints, columnar: false };
     let table = run.transaction.create_table(definition).await?;
     let mut count = 0;
     loop {

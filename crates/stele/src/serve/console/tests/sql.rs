@@ -85,6 +85,7 @@ fn hostile_table() -> CreateTable {
                 columns: vec!["data".to_owned()],
             },
         ],
+        columnar: false,
     }
 }
 
