@@ -384,6 +384,7 @@ async fn what_has_no_room_in_a_structure_is_counted() {
         owner: BOOTSTRAP_ROLE,
         columns: columns.collect(),
         constraints: checks.collect(),
+        columnar: false,
     };
     let oid = transaction.create_table(wide).await.unwrap();
     transaction.commit().await.unwrap();
