@@ -1,7 +1,7 @@
 //! The tree with the pages of a columnar table: docs/format/columnar_table.md.
 //!
 //! 1. Pages come by ingest only, and a page never changes. So pages are read as they are now, without a snapshot:
-//!    whoever sees the descriptor of a segment finds its pages.
+//!    a reader that sees the descriptor of a segment finds its pages.
 //! 2. The files of writers share no row: each has numbers of segments of its own.
 
 use super::Storage;
@@ -85,7 +85,7 @@ impl PageKeys {
     }
 }
 
-/// Writes pages of segments into files that nobody sees yet. Dropped, it removes them.
+/// Writes pages of segments into files that no read sees yet. Dropped, it removes them.
 pub(crate) struct PagesWriter {
     writer: SstWriter,
     next: u64,

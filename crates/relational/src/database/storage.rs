@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU16, AtomicU64, Ordering};
 use tokio::sync::OnceCell;
 
-/// Numbers of segments that one writer may give: its files share no row with those of another.
+/// Numbers of segments that one writer may give: its files share no row with files of another writer.
 const SEGMENTS_OF_WRITER: u64 = 1 << 20;
 
 /// The tree of a table, and that of the pages of a columnar one.

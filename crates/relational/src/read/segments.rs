@@ -1,6 +1,6 @@
 //! Segments of columnar tables, as a view sees them, and their pages.
 //!
-//! 1. A view sees the segments that were committed at its moment, and those that its transaction added.
+//! 1. A view sees the segments that were committed at its moment, and the segments that its transaction added.
 //! 2. Pages of a segment that is seen stay readable for as long as their [`Pages`] or the view is there.
 
 use super::View;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 pub struct Segment {
     /// Number of the segment in its table.
     pub number: u64,
-    /// Its descriptor, encoded: docs/format/column_segment.md.
+    /// The descriptor of its pages, encoded: docs/format/column_segment.md.
     pub descriptor: Bytes,
 }
 
@@ -46,7 +46,7 @@ impl View {
         Ok(found)
     }
 
-    /// Returns what reads pages of a columnar table. Errors as those of [`Self::segments`].
+    /// Returns what reads pages of a columnar table. Errors are as in [`Self::segments`].
     pub fn pages(&self, table: Oid) -> Result<Pages> {
         let table = self.table(table)?;
         let storage = Arc::clone(table.storage()?);

@@ -1,7 +1,7 @@
 //! Bulk loads of columnar tables: segments that are written beside the transaction, and become part of the table
 //! with its commit.
 //!
-//! 1. Files of pages are written first, by any number of threads; nobody sees them. [`Transaction::add_segments`]
+//! 1. Files of pages are written first, by any number of threads; no read sees them. [`Transaction::add_segments`]
 //!    notes their segments durably, ingests the files, and writes the descriptors as the transaction's own.
 //! 2. The commit writes the descriptors and removes the note in one atomic write. Without it the note stays, and the
 //!    pages that it names are removed: when the transaction ends, or at the next open.
@@ -38,7 +38,7 @@ impl fmt::Debug for SegmentLoad {
     }
 }
 
-/// Writes segments that nobody sees yet. Dropped, it removes what it wrote.
+/// Writes segments that no read sees yet. Dropped, it removes what it wrote.
 pub struct SegmentWriter {
     pages: PagesWriter,
     descriptors: Vec<Bytes>,
