@@ -75,6 +75,6 @@ mod tests {
                 assert_eq!(read_load_key(bad).unwrap_err().state.code(), "XX001");
             }
         }
-        assert!(read_load_key(&load_key(&(2..=1))).is_err(), "an empty range");
+        assert!(read_load_key(&load_key(&RangeInclusive::new(2, 1))).is_err(), "an empty range");
     }
 }
