@@ -182,9 +182,13 @@ impl Replica {
     fn sleeps_through(&self, message: &Message) -> bool {
         let raft = &self.raft.raft;
         let plain = match message.body {
-            Body::Heartbeat { read: None, commit, .. } => commit <= raft.raft_log.committed,
+            Body::Heartbeat { read: None, commit, .. } => {
+                commit <= raft.raft_log.committed && raft.leader_id == message.from.0
+            }
+            // Only what the leader sent before it fell asleep has this answer.
+            Body::HeartbeatAnswer { read: None, .. } => self.leads(),
             _ => false,
         };
-        plain && message.term == raft.term && raft.leader_id == message.from.0
+        plain && message.term == raft.term
     }
 }

@@ -5,7 +5,7 @@
 //! 2. A sleeping follower does not notice that its leader is gone. Its node does, for all groups at
 //!    once, and wakes it.
 //! 3. Any message wakes a sleeping replica, except the leader's plain heartbeats to a follower that
-//!    has agreed earlier than the others, and what belongs to falling asleep.
+//!    has agreed earlier than the others, late answers to them, and what belongs to falling asleep.
 //! 4. The answer to what woke a follower tells its leader that it is awake. It comes after the
 //!    follower's word that it sleeps, which may have been on its way when the leader asked for a read.
 //! 5. A sleeping leader has no lease, since leases end by time. Its next read asks a quorum.
