@@ -5,9 +5,11 @@
 //! 2. One caller cleans up at a time, so who waits for [`Database::drop_garbage`] finds all dropped that was
 //!    garbage before.
 //! 3. The task does not keep the database open.
+//! 4. What could not be dropped stays in the list, and is tried again with what becomes garbage next.
 
 use super::page_keys::page_rows;
 use super::{Batches, Database, blocking};
+use crate::error::Result;
 use crate::format::key::after_prefix;
 use crate::format::segment::load_key;
 use parking_lot::Mutex;
@@ -49,6 +51,18 @@ struct Items {
     loads: Vec<Load>,
 }
 
+impl Items {
+    fn is_empty(&self) -> bool {
+        self.trees.is_empty() && self.parts.is_empty() && self.loads.is_empty()
+    }
+
+    fn append(&mut self, mut more: Self) {
+        self.trees.append(&mut more.trees);
+        self.parts.append(&mut more.parts);
+        self.loads.append(&mut more.loads);
+    }
+}
+
 impl Garbage {
     /// Adds a tree that is owned by no table. Its intent is written.
     pub(super) fn add_tree(&self, tree: u32) {
@@ -68,6 +82,13 @@ impl Garbage {
         self.wake.notify_one();
     }
 
+    /// Lets the task try again what it could not drop.
+    pub(crate) fn retry(&self) {
+        if !self.items.lock().is_empty() {
+            self.wake.notify_one();
+        }
+    }
+
     /// Lets the task see that the database is closed.
     pub(super) fn close(&self) {
         self.wake.notify_one();
@@ -75,38 +96,55 @@ impl Garbage {
 }
 
 impl Database {
-    /// Drops what nothing names any more. After an error the next open drops the trees.
+    /// Drops what nothing names any more. What could not be dropped is tried again later.
     pub(crate) async fn drop_garbage(self: &Arc<Self>) {
         let _one_at_a_time = self.garbage.cleaning.lock().await;
         let items = std::mem::take(&mut *self.garbage.items.lock());
-        if items.trees.is_empty() && items.parts.is_empty() && items.loads.is_empty() {
+        if items.is_empty() {
             return;
         }
         let database = Arc::clone(self);
-        let dropped = blocking(move || {
-            for (tree, part) in items.parts.iter().filter(|(tree, _)| !items.trees.contains(tree)) {
-                // A tree that is gone has no entries.
-                if database.store.keys(*tree).is_ok() {
-                    let mut batches = database.store.batches();
-                    clear_part(&mut batches, *tree, *part);
-                    database.store.write_blocking(batches)?;
-                }
-            }
-            for load in items.loads.iter().filter(|load| !items.trees.contains(&load.tree)) {
-                if database.store.keys(load.tree).is_ok() {
-                    let mut batches = database.store.batches();
-                    load.remove(&mut batches);
-                    database.store.write_blocking(batches)?;
-                }
-            }
-            match items.trees.is_empty() {
-                true => Ok(()),
-                false => database.store.drop_trees(&items.trees),
-            }
-        });
-        if let Err(error) = dropped.await {
-            tracing::warn!(%error, "could not drop the trees of a table; the next start drops them");
+        match blocking(move || Ok(database.drop_items(items))).await {
+            Ok(left) => self.garbage.items.lock().append(left),
+            Err(error) => tracing::warn!(%error, "garbage stays until the next start"),
         }
+    }
+
+    /// Drops garbage, and returns what could not be dropped. Blocks.
+    fn drop_items(&self, items: Items) -> Items {
+        let Items { mut trees, mut parts, mut loads } = items;
+        let is_left = |dropped: Result<()>| {
+            dropped.is_err_and(|error| {
+                tracing::warn!(%error, "could not drop what no table has any more; it is tried again");
+                true
+            })
+        };
+        parts.retain(|(tree, part)| !trees.contains(tree) && is_left(self.drop_part(*tree, *part)));
+        loads.retain(|load| !trees.contains(&load.tree) && is_left(self.drop_load(load)));
+        if !trees.is_empty() && !is_left(self.store.drop_trees(&trees)) {
+            trees.clear();
+        }
+        Items { trees, parts, loads }
+    }
+
+    fn drop_part(&self, tree: u32, part: u16) -> Result<()> {
+        // A tree that is gone has no entries.
+        if self.store.keys(tree).is_err() {
+            return Ok(());
+        }
+        let mut batches = self.store.batches();
+        clear_part(&mut batches, tree, part);
+        self.store.write_blocking(batches)
+    }
+
+    fn drop_load(&self, load: &Load) -> Result<()> {
+        if self.store.keys(load.tree).is_err() {
+            return Ok(());
+        }
+        let mut batches = self.store.batches();
+        load.remove(&mut batches);
+        self.store.write_blocking(batches)?;
+        self.store.page_keys(load.pages)?.flush()
     }
 }
 

@@ -229,7 +229,13 @@ fn remove_loads(catalog: &Catalog, store: &Store) -> Result<()> {
             let segments = read_load_key(key)?;
             Load { tree: table.tree, pages: columnar.pages, segments }.remove(&mut batches);
         }
-        store.write_blocking(batches)?;
+        if !batches.is_empty() {
+            store.write_blocking(batches)?;
+            let flushed = store.page_keys(columnar.pages)?.flush();
+            if let Err(error) = flushed {
+                tracing::warn!(%error, "pages of a bulk load without a commit keep their disk space");
+            }
+        }
     }
     Ok(())
 }

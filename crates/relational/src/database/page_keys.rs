@@ -79,6 +79,12 @@ impl PageKeys {
         Ok(Some(u64::from_be_bytes(*number)))
     }
 
+    /// Writes what is in memory to files, so that compactions see which pages were removed, and give the disk back.
+    /// Pages themselves are never in memory: without this, the tree might not be written for a long time. Blocks.
+    pub(super) fn flush(&self) -> Result<()> {
+        Ok(self.tree.flush()?)
+    }
+
     /// Returns the bytes of a range on disk and in memory, roughly.
     pub(crate) fn approximate_bytes(&self, rows: RowRange) -> Result<u64> {
         Ok(self.tree.approximate_bytes(&rows)?)
@@ -91,6 +97,8 @@ pub(crate) struct PagesWriter {
     next: u64,
     first: u64,
     last: u64,
+    /// True if a segment has pages and is not whole.
+    has_failed: bool,
 }
 
 impl PagesWriter {
@@ -100,10 +108,11 @@ impl PagesWriter {
         let options = IngestOptions { filters: false, ..IngestOptions::default() };
         let writer = storage.pages()?.tree.sst_writer(&options)?;
         let (first, last) = (*numbers.start(), *numbers.end());
-        Ok(Self { writer, next: first, first, last })
+        Ok(Self { writer, next: first, first, last, has_failed: false })
     }
 
-    /// Adds a segment, with the pages of each of its columns by ascending numbers, and returns its number. Blocks.
+    /// Adds a segment, with the pages of each of its columns by ascending numbers, and returns its number. XX000
+    /// for a segment without pages; after an error the writer is of no more use. Blocks.
     pub(crate) fn add<'a>(
         &mut self,
         columns: impl IntoIterator<Item = (u32, &'a [Vec<u8>])>,
@@ -111,7 +120,10 @@ impl PagesWriter {
         if self.next > self.last {
             return Err(Error::internal("a writer has no number for another segment"));
         }
+        self.has_failed = true;
+        let mut is_empty = true;
         for (column, pages) in columns {
+            is_empty &= pages.is_empty();
             let row = row(self.next, column);
             for (number, page) in pages.iter().enumerate() {
                 let number = u16::try_from(number);
@@ -121,12 +133,20 @@ impl PagesWriter {
                 self.writer.put(&row, at, Timestamp(0), page)?;
             }
         }
+        if is_empty {
+            return Err(Error::internal("a segment has no pages"));
+        }
+        self.has_failed = false;
         self.next += 1;
         Ok(self.next - 1)
     }
 
-    /// Returns the finished files, and the numbers of their segments; nothing without a segment. Blocks.
+    /// Returns the finished files, and the numbers of their segments; nothing without a segment. XX000 after an
+    /// error, since pages of half a segment would be in no note. Blocks.
     pub(crate) fn finish(self) -> Result<Option<(IngestFiles, RangeInclusive<u64>)>> {
+        if self.has_failed {
+            return Err(Error::internal("a segment was not written whole"));
+        }
         if self.next == self.first {
             return Ok(None);
         }

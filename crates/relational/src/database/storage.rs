@@ -12,6 +12,8 @@ use super::garbage::Load;
 use super::{Garbage, PageKeys, Store, TreeKeys};
 use crate::catalog::Columnar;
 use crate::error::{Error, Result};
+use crate::format::segment::{loads, read_load_key, read_segment_key, segments};
+use engine::{Direction, RowRange};
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -94,7 +96,7 @@ impl Storage {
         let next = match self.next_segment.get() {
             Some(next) => next,
             None => {
-                let first = self.pages()?.last_segment()?.map_or(0, |last| last.saturating_add(1));
+                let first = self.last_segment()?.map_or(0, |last| last.saturating_add(1));
                 self.next_segment.get_or_init(|| AtomicU64::new(first))
             }
         };
@@ -104,9 +106,26 @@ impl Storage {
         Ok(first..=first + (SEGMENTS_OF_WRITER - 1))
     }
 
+    /// Returns the greatest number that a segment has or had: of pages, descriptors and notes of loads, since pages
+    /// may have been lost with their files. Blocks.
+    fn last_segment(&self) -> Result<Option<u64>> {
+        let last_of = |rows: RowRange, read: fn(&[u8]) -> Result<u64>| {
+            let mut scan = self.keys.scan(None, rows, Direction::Reverse)?;
+            scan.next_key()?.map(read).transpose()
+        };
+        let described = last_of(segments(), read_segment_key)?;
+        let noted = last_of(loads(), |key| Ok(*read_load_key(key)?.end()))?;
+        Ok(self.pages()?.last_segment()?.max(described).max(noted))
+    }
+
     /// Returns the number of the tree.
     pub(crate) fn number(&self) -> u32 {
         self.keys.number()
+    }
+
+    /// Lets what could not be removed be tried again.
+    pub(crate) fn retry_garbage(&self) {
+        self.garbage.retry();
     }
 
     /// Keeps a tree that a commit gave to a table.
@@ -189,9 +208,9 @@ impl LoadedSegments {
         Self { storage: Arc::clone(storage), segments, is_kept: AtomicBool::new(false) }
     }
 
-    /// Returns the tree of the table, and the number of the first segment.
-    pub(crate) fn place(&self) -> (u32, u64) {
-        (self.storage.number(), *self.segments.start())
+    /// Returns the tree of the table, and the numbers of the segments.
+    pub(crate) fn place(&self) -> (u32, RangeInclusive<u64>) {
+        (self.storage.number(), self.segments.clone())
     }
 
     /// Keeps the pages, since a commit has them, or may have.

@@ -76,10 +76,16 @@ impl Transaction {
         let locks = std::mem::replace(&mut self.locks, self.database.locks.holder());
         let conflicts = Arc::clone(&self.database.conflicts);
         let kept = Kept { store: Arc::clone(&store), conflicts, written, _locks: locks };
-        let loaded = self.keep_loaded();
-        let committed = store.write(ready, Arc::new(kept)).await;
-        give_up(&loaded, &committed);
-        committed
+        if self.loaded.is_empty() {
+            return store.write(ready, Arc::new(kept)).await;
+        }
+        let commit = async move {
+            let loaded = self.keep_loaded();
+            let committed = store.write(ready, Arc::new(kept)).await;
+            give_up(&loaded, &committed);
+            committed
+        };
+        to_its_end(commit).await
     }
 
     /// Commits changes of the catalog with the rows. It is carried out to its end even if no task waits for it.
@@ -131,10 +137,7 @@ impl Transaction {
             }
             Ok(())
         };
-        match tokio::spawn(commit).await {
-            Ok(committed) => committed,
-            Err(error) => Err(Error::internal(format!("a commit ended: {error}"))),
-        }
+        to_its_end(commit).await
     }
 
     /// Publishes what is committed, and notes it for others, while the locks are still held.
@@ -159,6 +162,14 @@ impl Transaction {
     fn has_unkept(&self, catalog: &Catalog) -> bool {
         self.created.iter().any(|made| !has_tree(catalog, made.number()))
             || self.built.iter().any(|part| !has_part(catalog, part.place()))
+    }
+}
+
+/// Carries out a commit even if no task waits for it any more.
+async fn to_its_end(commit: impl Future<Output = Result<()>> + Send + 'static) -> Result<()> {
+    match tokio::spawn(commit).await {
+        Ok(committed) => committed,
+        Err(error) => Err(Error::internal(format!("a commit ended: {error}"))),
     }
 }
 

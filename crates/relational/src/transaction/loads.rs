@@ -7,6 +7,7 @@
 //!    pages that it names are removed: when the transaction ends, or at the next open.
 
 use super::Transaction;
+use super::writes::bytes_of;
 use crate::catalog::Table;
 use crate::database::{LoadedSegments, PagesWriter, Storage, blocking};
 use crate::error::{Error, Result};
@@ -46,7 +47,7 @@ pub struct SegmentWriter {
 
 impl SegmentWriter {
     /// Adds a segment: columns by ascending numbers, each with its pages in their order, and the encoded descriptor
-    /// of all. Blocks. After an error the writer is of no more use.
+    /// of all. Blocks. After an error the writer is of no more use. XX000 without any page.
     pub fn add<'a>(
         &mut self,
         columns: impl IntoIterator<Item = (u32, &'a [Vec<u8>])>,
@@ -90,13 +91,14 @@ impl Transaction {
         let table = self.table_to_write(table).await?;
         let storage = Arc::clone(table.storage()?);
         storage.pages()?;
+        storage.retry_garbage();
         Ok(SegmentLoad { storage, table })
     }
 
     /// Makes segments part of the table: for this transaction at once, for others when it commits.
     ///
-    /// 54000 if the descriptors are more than a transaction may write, 53100 if the disk is full. After an error
-    /// the caller goes back to its mark, and the pages are removed.
+    /// 54000 if the descriptors are more than a transaction may write, before any file is; 53100 if the disk is full.
+    /// After an error the caller goes back to its mark, and the pages are removed.
     pub async fn add_segments(
         &mut self,
         load: &SegmentLoad,
@@ -112,6 +114,9 @@ impl Transaction {
             files.push(of_writer);
             loads.push((segments, descriptors));
         }
+        let described = loads.iter().flat_map(|(_, descriptors)| descriptors);
+        let key_bytes = bytes_of(&segment_key(0), None);
+        self.writes.check(described.map(|descriptor| key_bytes + descriptor.len()).sum())?;
         let segments: Vec<_> = loads.iter().map(|(segments, _)| segments.clone()).collect();
         let loaded = segments.iter().cloned();
         let loaded = loaded.map(|of| Arc::new(LoadedSegments::new(&load.storage, of)));
@@ -144,8 +149,8 @@ impl Transaction {
     pub(super) fn keep_loaded(&self) -> Vec<Arc<LoadedSegments>> {
         let overlay = self.writes.overlay();
         let is_written = |loaded: &&Arc<LoadedSegments>| {
-            let (tree, first) = loaded.place();
-            matches!(overlay.get(tree, &segment_key(first)), Some(Some(_)))
+            let (tree, mut segments) = loaded.place();
+            segments.any(|of| matches!(overlay.get(tree, &segment_key(of)), Some(Some(_))))
         };
         let kept: Vec<_> = self.loaded.iter().filter(is_written).cloned().collect();
         kept.iter().for_each(|loaded| loaded.keep());

@@ -16,6 +16,11 @@ pub(crate) type Entries = BTreeMap<Bytes, Option<Bytes>>;
 /// Memory of an entry beside key and value, about, with its locks.
 const ENTRY_BYTES: usize = 200;
 
+/// Returns the bytes that count for an entry.
+pub(crate) fn bytes_of(key: &[u8], value: Option<&Bytes>) -> usize {
+    key.len() + value.map_or(0, Bytes::len) + ENTRY_BYTES
+}
+
 /// Entries that a transaction wrote to its trees, as of one moment. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Overlay {
@@ -86,16 +91,22 @@ impl WriteSet {
 
     /// Writes a value, or a deletion. 54000 if the transaction has written too much.
     pub(crate) fn set(&mut self, tree: u32, key: Bytes, value: Option<Bytes>) -> Result<()> {
-        self.bytes += key.len() + value.as_ref().map_or(0, Bytes::len) + ENTRY_BYTES;
-        if self.bytes > self.bytes_max {
-            let max = self.bytes_max >> 20;
-            let message = format!("transaction has more than {max} MiB of uncommitted changes");
-            return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
-                .with_hint("Commit smaller parts of the work."));
-        }
+        self.bytes += bytes_of(&key, value.as_ref());
+        self.check(0)?;
         let before = self.overlay.tree_mut(tree).insert(key.clone(), value);
         self.journal.push(Replaced { tree, key, before });
         Ok(())
+    }
+
+    /// Fails with 54000 unless entries of so many bytes, by [`bytes_of`], may be written.
+    pub(crate) fn check(&self, more: usize) -> Result<()> {
+        if self.bytes.saturating_add(more) <= self.bytes_max {
+            return Ok(());
+        }
+        let max = self.bytes_max >> 20;
+        let message = format!("transaction has more than {max} MiB of uncommitted changes");
+        Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
+            .with_hint("Commit smaller parts of the work."))
     }
 
     /// Returns the place in the journal up to which everything is kept by [`Self::undo_to`].

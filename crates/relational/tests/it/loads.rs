@@ -1,11 +1,12 @@
 //! Bulk loads of columnar tables: who sees their segments, and that nothing is left of one that did not commit.
 
 use crate::harness::*;
-use base::env::sim::SimEnv;
-use engine::{RowRange, ScanRequest, TreeId};
+use base::env::sim::{Fault, FaultPoint, SimEnv};
+use engine::{RowRange, ScanRequest, Tree, TreeId, WriteBatch};
 use relational::{
-    AlterTable, CancelFlag, CreateTable, DataType, Database, Isolation, NewIndex, Oid, OnConflict,
-    Result, ScanSpec, Segment, SegmentLoad, Transaction, Value, View, WrittenSegments,
+    AlterTable, CancelFlag, CreateTable, DataType, Database, DatabaseOptions, Isolation, NewIndex,
+    Oid, OnConflict, Result, ScanSpec, Segment, SegmentLoad, Transaction, Value, View,
+    WrittenSegments,
 };
 use std::sync::Arc;
 
@@ -60,6 +61,12 @@ fn letters(view: &View, table: Oid) -> Vec<u8> {
 
 fn committed(database: &Arc<Database>, table: Oid) -> Vec<u8> {
     letters(&begin(database).view(), table)
+}
+
+/// The tree with the pages of a table.
+fn pages_of(database: &Arc<Database>, table: Oid) -> Tree {
+    let table = Arc::clone(database.catalog().table(table).unwrap());
+    database.engine().tree(TreeId(table.columnar.unwrap().pages)).unwrap()
 }
 
 /// The number of rows that the tree of a table's pages has, and of keys that its own tree has.
@@ -139,6 +146,119 @@ fn nothing_is_left_of_segments_that_were_taken_back() {
         drop(write(&load, b"g").unwrap());
         drop((load, transaction));
         assert_eq!(left(&database, table), (2, 2), "after files that were dropped");
+    });
+}
+
+#[test]
+fn disk_space_of_pages_that_were_taken_back_is_given_back() {
+    run_over(Form::Machine, async || {
+        let (machine, database) = new().await;
+        let table = create_columnar(&database, "t").await;
+        let mut transaction = begin(&database);
+        add(&mut transaction, table, &[b"a"]).await.unwrap();
+        transaction.commit().await.unwrap();
+        // Without a flush no compaction would look at pages that a range in memory removes.
+        let is_flushed = |database: &Arc<Database>| {
+            let pages = pages_of(database, table);
+            pages.flushed().unwrap() == pages.applied().unwrap()
+        };
+        let mut transaction = begin(&database);
+        add(&mut transaction, table, &[b"bcd"]).await.unwrap();
+        transaction.rollback().await;
+        assert!(is_flushed(&database), "after a rollback");
+        let mut transaction = begin(&database);
+        add(&mut transaction, table, &[b"efg"]).await.unwrap();
+        let machine = machine.power_loss();
+        drop((transaction, database));
+        let database = open(&machine).await.unwrap();
+        assert_eq!(left(&database, table), (1, 1), "after a power loss");
+        assert!(is_flushed(&database), "after a power loss");
+    });
+}
+
+#[test]
+fn pages_that_could_not_be_removed_are_removed_with_the_next_garbage() {
+    run_over(Form::Machine, async || {
+        let (machine, database) = new().await;
+        let table = create_columnar(&database, "t").await;
+        let mut transaction = begin(&database);
+        add(&mut transaction, table, &[b"a"]).await.unwrap();
+        machine.fs.inject(FaultPoint::Write, 0, 1_000, Fault::NoSpace);
+        transaction.rollback().await;
+        assert_eq!(left(&database, table), (2, 1), "the disk is full");
+        machine.fs.clear_faults();
+        let mut transaction = begin(&database);
+        add(&mut transaction, table, &[b"b"]).await.unwrap();
+        transaction.rollback().await;
+        assert_eq!(left(&database, table), (0, 0));
+    });
+}
+
+#[test]
+fn a_load_beyond_the_limit_of_a_transaction_is_refused_before_its_files_join() {
+    run_over(Form::Machine, async || {
+        let machine = SimEnv::new(1);
+        let options = DatabaseOptions { transaction_bytes_max: 1_000, ..Default::default() };
+        let database = open_with(&machine, options).await.unwrap();
+        let table = create_columnar(&database, "t").await;
+        let mut transaction = begin(&database);
+        let error = add(&mut transaction, table, &[b"abc", b"def"]).await.unwrap_err();
+        assert_eq!(error.state.code(), "54000");
+        assert_eq!(left(&database, table), (0, 0));
+        transaction.rollback().await;
+        let mut transaction = begin(&database);
+        add(&mut transaction, table, &[b"a"]).await.unwrap();
+        transaction.commit().await.unwrap();
+        assert_eq!(committed(&database, table), b"a");
+    });
+}
+
+#[test]
+fn numbers_of_segments_are_not_given_again_after_their_pages_were_lost() {
+    run_over(Form::Machine, async || {
+        let (machine, database) = new().await;
+        let table = create_columnar(&database, "t").await;
+        let mut transaction = begin(&database);
+        add(&mut transaction, table, &[b"ab"]).await.unwrap();
+        transaction.commit().await.unwrap();
+        let mut loss = WriteBatch::new();
+        loss.drop_row_range(b"", None);
+        pages_of(&database, table).write(&loss).unwrap();
+        drop(database);
+        let database = open(&machine.power_loss()).await.unwrap();
+        let mut transaction = begin(&database);
+        add(&mut transaction, table, &[b"c"]).await.unwrap();
+        transaction.commit().await.unwrap();
+        let view = begin(&database).view();
+        let segments = view.segments(table, &CancelFlag::default()).unwrap();
+        let descriptors: Vec<_> = segments.iter().map(|segment| segment.descriptor[0]).collect();
+        assert_eq!(descriptors, b"abc");
+        let pages = view.pages(table).unwrap();
+        let read = |segment: &Segment| pages.read(segment.number, COLUMN, 0, <[u8]>::len);
+        let states: Vec<_> = segments.iter().map(read).collect();
+        assert!(states[..2].iter().all(|read| read.as_ref().unwrap_err().state.code() == "XX001"));
+        assert_eq!(states[2], Ok(10));
+    });
+}
+
+#[test]
+fn segments_that_are_empty_or_not_whole_are_refused() {
+    run_over(Form::Machine, async || {
+        let (_machine, database) = new().await;
+        let table = create_columnar(&database, "t").await;
+        let mut transaction = begin(&database);
+        let load = transaction.begin_load(table).await.unwrap();
+        let mut writer = load.writer().unwrap();
+        assert!(writer.add([], vec![1]).is_err());
+        assert!(writer.finish().is_err());
+        let mut writer = load.writer().unwrap();
+        writer.add([(COLUMN, &pages(b'a')[..])], vec![b'a']).unwrap();
+        // Columns must ascend: the second has pages, and then the segment fails.
+        let wrong = [(COLUMN + 1, &pages(b'b')[..]), (COLUMN, &pages(b'b')[..])];
+        assert!(writer.add(wrong, vec![b'b']).is_err());
+        assert!(writer.finish().is_err());
+        transaction.rollback().await;
+        assert_eq!(left(&database, table), (0, 0));
     });
 }
 
