@@ -213,7 +213,7 @@ const CONDITIONS: &[&str] = &[
     "id < 0",
 ];
 
-/// Queries of other forms.
+/// Queries of more forms than one condition.
 const QUERIES: &[&str] = &[
     "SELECT * FROM {t} WHERE id % 997 = 3 OR id < 25 ORDER BY id",
     "SELECT * FROM {t} ORDER BY id DESC LIMIT 5 OFFSET 3",

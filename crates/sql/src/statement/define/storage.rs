@@ -1,4 +1,4 @@
-//! How a table keeps its rows: the access method and the storage parameters of CREATE TABLE.
+//! The storage of a table: access method and storage parameters of CREATE TABLE.
 //!
 //! PostgreSQL's parameters, such as fillfactor, are taken and mean nothing here. `storage` is this server's own.
 
