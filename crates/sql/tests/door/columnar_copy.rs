@@ -246,13 +246,14 @@ async fn a_load_that_fails_leaves_nothing_and_tells_where() {
     ] {
         // Among few rows, at the end of many, and in the middle of many.
         for (before, behind) in [(2, 0), (MANY as usize, 0), (MANY as usize / 2, MANY as usize)] {
-            let all = [good[..before].concat().as_bytes(), bad, good[..behind].concat().as_bytes()];
-            let error = copy(&client, "COPY t FROM STDIN", all.concat()).await.unwrap_err();
+            let (first, last) = (good[..before].concat(), good[..behind].concat());
+            let all = [first.as_bytes(), bad, last.as_bytes()].concat();
+            let error = copy(&client, "COPY t FROM STDIN", all).await.unwrap_err();
             let shown = bad.escape_ascii();
             assert_eq!(code(&error), state, "{shown} behind {before}: {error:?}");
             let told = error.as_db_error().and_then(|error| error.where_()).unwrap_or_default();
             let line = format!("COPY t, line {}", before + 1);
-            let is_placed = |place| told.starts_with(&line) && told.contains(place);
+            let is_placed = |place: &str| told.starts_with(&line) && told.contains(place);
             assert!(place.is_none_or(is_placed), "{shown}: {told}");
             assert_eq!(rows(&client, "SELECT count(*) FROM t").await, ["0"], "{shown}");
         }

@@ -48,9 +48,10 @@ impl Server {
     pub(crate) async fn restarted(&self) -> Self {
         let dir = tempfile::tempdir().unwrap();
         self.tables.engine().checkpoint(dir.path()).unwrap();
-        let open =
-            async |local: &Local| Database::open(local, DatabaseOptions::default()).await.unwrap();
-        Self::in_dir(dir, DoorOptions::default(), open).await
+        Self::in_dir(dir, DoorOptions::default(), async |local| {
+            Database::open(local, DatabaseOptions::default()).await.unwrap()
+        })
+        .await
     }
 
     async fn in_dir(
