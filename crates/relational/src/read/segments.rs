@@ -6,6 +6,7 @@
 use super::View;
 use super::entries::EntryCursor;
 use super::scan::CancelFlag;
+use crate::catalog::Table;
 use crate::database::Storage;
 use crate::error::{Error, Result};
 use crate::format::segment::{read_segment_key, segments};
@@ -28,13 +29,7 @@ impl View {
     /// Returns the segments of a columnar table, by ascending numbers. Blocks. 42P01 if the view has no such table,
     /// 57014 once it is cancelled, XX000 for a table of rows.
     pub fn segments(&self, table: Oid, cancel: &CancelFlag) -> Result<Vec<Segment>> {
-        let table = self.table(table)?;
-        let storage = table.storage()?;
-        storage.pages()?;
-        let (own, cancel) = (self.own_entries(table.tree), cancel.clone());
-        let (snapshot, direction) = (self.snapshot(), Direction::Forward);
-        let mut cursor =
-            EntryCursor::new(&storage.keys, snapshot, own, segments(), direction, cancel)?;
+        let mut cursor = self.descriptors(self.table(table)?, cancel.clone())?;
         let segment = |key: &[u8], descriptor: &[u8]| {
             let descriptor = Bytes::copy_from_slice(descriptor);
             Ok(Segment { number: read_segment_key(key)?, descriptor })
@@ -44,6 +39,20 @@ impl View {
             found.push(next);
         }
         Ok(found)
+    }
+
+    /// Returns true if a columnar table has a segment. Blocks.
+    pub(super) fn has_segments(&self, table: &Table) -> Result<bool> {
+        let mut cursor = self.descriptors(table, CancelFlag::default())?;
+        Ok(cursor.next(|_, _| Ok(()))?.is_some())
+    }
+
+    /// Begins a walk over the descriptors of a columnar table's segments.
+    fn descriptors(&self, table: &Table, cancel: CancelFlag) -> Result<EntryCursor> {
+        let storage = table.storage()?;
+        storage.pages()?;
+        let (own, snapshot) = (self.own_entries(table.tree), self.snapshot());
+        EntryCursor::new(&storage.keys, snapshot, own, segments(), Direction::Forward, cancel)
     }
 
     /// Returns what reads pages of a columnar table. Errors are as in [`Self::segments`].

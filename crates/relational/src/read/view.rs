@@ -115,7 +115,25 @@ impl View {
         Ok(table.storage()?.keys.get(Some(&self.snapshot), key, |_| ())?.is_some())
     }
 
-    /// Returns the number of rows of a table. Blocks, and reads no values of columns.
+    /// Returns true if a table has a row, in a segment or in its tree. Blocks. 42P01 for a table that the view does not
+    /// have.
+    pub fn has_rows(&self, table: Oid) -> Result<bool> {
+        self.has_rows_of(self.table(table)?)
+    }
+
+    /// Returns true if a table, as another catalog of the transaction has it, has a row. Blocks.
+    pub(crate) fn has_rows_of(&self, table: &Arc<Table>) -> Result<bool> {
+        let spec = ScanSpec {
+            limit: Some(1),
+            columns: Some(Vec::new()),
+            delta_rows: true,
+            ..ScanSpec::of(table.oid)
+        };
+        let is_in_tree = !self.scan_of(Arc::clone(table), spec)?.next_batch(1)?.is_empty();
+        Ok(is_in_tree || (table.is_columnar() && self.has_segments(table)?))
+    }
+
+    /// Returns the number of rows of a table of rows. Blocks, and reads no values of columns.
     pub fn count(&self, table: Oid) -> Result<u64> {
         let mut scan = self.scan(ScanSpec { columns: Some(Vec::new()), ..ScanSpec::of(table) })?;
         scan.count()

@@ -3,10 +3,11 @@
 use crate::harness::*;
 use base::env::sim::{Fault, FaultPoint, SimEnv};
 use engine::{RowRange, ScanRequest, Tree, TreeId, WriteBatch};
+use relational::catalog::{KeyAction, KeyMatch};
 use relational::{
-    AlterTable, CancelFlag, CreateTable, DataType, Database, DatabaseOptions, Isolation, NewIndex,
-    Oid, OnConflict, Result, ScanSpec, Segment, SegmentLoad, Transaction, Value, View,
-    WrittenSegments,
+    AlterColumn, AlterTable, CancelFlag, CreateTable, DataType, Database, DatabaseOptions,
+    Isolation, NewColumn, NewConstraint, NewForeignKey, NewIndex, Oid, OnConflict, Result,
+    ScanSpec, Segment, SegmentLoad, Transaction, Value, View, WrittenSegments,
 };
 use std::sync::Arc;
 
@@ -333,6 +334,80 @@ fn keys_indexes_and_plain_scans_of_a_columnar_table_are_refused() {
         let (_machine, database) = new().await;
         let error = begin(&database).create_table(definition("t")).await.unwrap_err();
         assert_eq!(error.state.code(), "0A000");
+    });
+}
+
+#[test]
+fn what_needs_a_look_at_all_rows_counts_the_rows_in_segments() {
+    run_over(Form::Machine, async || {
+        let (_machine, database) = new().await;
+        let not_null = |name: &str| AlterTable::Column {
+            name: name.into(),
+            change: AlterColumn::SetNotNull(true),
+        };
+        let added = |name: &str, missing: Value| AlterTable::AddColumn {
+            column: NewColumn { not_null: true, ..column(name, DataType::Int4) },
+            missing,
+        };
+        let table = create_columnar(&database, "t").await;
+        let mut transaction = begin(&database);
+        assert!(!transaction.view().has_rows(table).unwrap());
+        for change in [not_null("a"), added("c", Value::Null)] {
+            transaction.alter_table(table, change).await.unwrap();
+        }
+        add(&mut transaction, table, &[b"a"]).await.unwrap();
+        for is_committed in [false, true] {
+            assert!(transaction.view().has_rows(table).unwrap(), "committed: {is_committed}");
+            for (change, state) in [
+                (not_null("b"), "0A000"),
+                (added("d", Value::Null), "23502"),
+                (
+                    AlterTable::Column {
+                        name: "a".into(),
+                        change: AlterColumn::SetType(DataType::Int8),
+                    },
+                    "0A000",
+                ),
+            ] {
+                let error = transaction.alter_table(table, change.clone()).await.unwrap_err();
+                assert_eq!(error.state.code(), state, "{change:?}, committed: {is_committed}");
+            }
+            if !is_committed {
+                transaction.commit().await.unwrap();
+                transaction = begin(&database);
+            }
+        }
+        transaction.alter_table(table, added("d", Value::Int4(1))).await.unwrap();
+        transaction.truncate(&[table]).await.unwrap();
+        assert!(!transaction.view().has_rows(table).unwrap());
+        transaction.alter_table(table, not_null("b")).await.unwrap();
+    });
+}
+
+#[test]
+fn a_columnar_table_references_none_and_is_referenced_by_none() {
+    run_over(Form::Machine, async || {
+        let (_machine, database) = new().await;
+        let columnar = create_columnar(&database, "t").await;
+        let plain = create(&database, "r", vec![column("a", DataType::Int4)], vec![key(&["a"])]);
+        let plain = plain.await;
+        let mut transaction = begin(&database);
+        for (table, references) in [(columnar, plain), (plain, columnar)] {
+            for referenced in [vec![], vec!["a".to_owned()]] {
+                let key = NewConstraint::ForeignKey(NewForeignKey {
+                    name: None,
+                    columns: vec!["a".into()],
+                    references: Some(references),
+                    referenced,
+                    on_delete: KeyAction::NoAction,
+                    on_update: KeyAction::NoAction,
+                    matching: KeyMatch::Simple,
+                });
+                let change = AlterTable::AddConstraint(key);
+                let error = transaction.alter_table(table, change).await.unwrap_err();
+                assert_eq!(error.state.code(), "0A000", "{table} references {references}");
+            }
+        }
     });
 }
 

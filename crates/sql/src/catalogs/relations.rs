@@ -7,6 +7,7 @@ use relational::{Catalog, DataType, Row, Table, Value};
 
 use super::definitions::{action_code, constraint_names};
 use super::grants::{Kind, acl, to_all};
+use super::types::{COLUMNAR, HEAP};
 
 use super::{Definition, INFORMATION_SCHEMA, PG_CATALOG, list, nothing, row};
 use crate::expression::EvalContext;
@@ -192,7 +193,8 @@ fn classes(catalog: &Catalog, _context: &EvalContext) -> Vec<Row> {
         let (width, checks) = (table.columns.len(), table.checks.len());
         let (oid, name) = (table.oid, table.name.as_str());
         let acl = acl(catalog, owner, &table.grants, Kind::Table);
-        let (access, kind, triggers) = (2, "r", catalog.has_foreign_keys(oid));
+        let access = if table.is_columnar() { COLUMNAR } else { HEAP };
+        let (kind, triggers) = ("r", catalog.has_foreign_keys(oid));
         let class =
             Class { oid, name, schema, owner, access, indexed, triggers, kind, width, checks, acl };
         out.push(class.row());
@@ -216,7 +218,7 @@ fn classes(catalog: &Catalog, _context: &EvalContext) -> Vec<Row> {
     }
     for found in super::numbered() {
         let (oid, schema, kind, name) = (found.oid, found.schema, found.kind(), found.name());
-        let (access, width) = (if kind == "r" { 2 } else { 0 }, found.table.columns.len());
+        let (access, width) = (if kind == "r" { HEAP } else { 0 }, found.table.columns.len());
         let (owner, grants) = (10, [to_all(Privileges::SELECT)]);
         let acl = acl(catalog, owner, &grants, Kind::Table);
         let class = Class {

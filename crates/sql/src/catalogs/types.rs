@@ -327,8 +327,17 @@ fn functions(_catalog: &Catalog, _context: &EvalContext) -> Vec<Row> {
     out
 }
 
+/// Number of the access method of tables of rows, as PostgreSQL has it.
+pub(super) const HEAP: u32 = 2;
+/// Number of the access method of columnar tables, below the numbers that users' objects get.
+pub(super) const COLUMNAR: u32 = 9_900;
+
 fn methods(_catalog: &Catalog, _context: &EvalContext) -> Vec<Row> {
-    vec![row![2_u32, "heap", 0_u32, "t"], row![403_u32, "btree", 0_u32, "i"]]
+    vec![
+        row![HEAP, "heap", 0_u32, "t"],
+        row![COLUMNAR, "columnar", 0_u32, "t"],
+        row![403_u32, "btree", 0_u32, "i"],
+    ]
 }
 
 fn collations(_catalog: &Catalog, _context: &EvalContext) -> Vec<Row> {

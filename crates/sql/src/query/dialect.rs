@@ -98,6 +98,11 @@ impl Rules for Dialect {
         false
     }
 
+    // CREATE TABLE … USING, with PostgreSQL's access method in the place of Spark's format.
+    fn supports_create_table_using(&self) -> bool {
+        true
+    }
+
     fn identifier_quote_style(&self, identifier: &str) -> Option<char> {
         PostgreSqlDialect {}.identifier_quote_style(identifier)
     }

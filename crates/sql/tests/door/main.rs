@@ -3,6 +3,8 @@
 
 mod bounds;
 mod clients;
+mod columnar;
+mod columnar_copy;
 mod foreign_keys;
 #[allow(dead_code, reason = "it has faults that this suite does not need")]
 #[path = "../../../relational/tests/it/group.rs"]

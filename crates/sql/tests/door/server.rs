@@ -40,7 +40,25 @@ impl Server {
         options: DoorOptions,
         open: impl AsyncFnOnce(&Local) -> Arc<Database>,
     ) -> Self {
+        Self::in_dir(tempfile::tempdir().unwrap(), options, open).await
+    }
+
+    /// Starts a door over a copy of the store, which is opened as after a restart.
+    #[allow(dead_code, reason = "not every suite over this server restarts it")]
+    pub(crate) async fn restarted(&self) -> Self {
         let dir = tempfile::tempdir().unwrap();
+        self.tables.engine().checkpoint(dir.path()).unwrap();
+        Self::in_dir(dir, DoorOptions::default(), async |local| {
+            Database::open(local, DatabaseOptions::default()).await.unwrap()
+        })
+        .await
+    }
+
+    async fn in_dir(
+        dir: tempfile::TempDir,
+        options: DoorOptions,
+        open: impl AsyncFnOnce(&Local) -> Arc<Database>,
+    ) -> Self {
         let engine = Engine::open(dir.path(), Options::default()).unwrap();
         let local = Local::open(engine, Arc::new(base::env::SystemClock)).unwrap();
         let database = open(&local).await;

@@ -87,6 +87,9 @@ impl Transaction {
         let Some((at, column)) = definition.column(name) else {
             return Err(no_column(&definition, name));
         };
+        if definition.is_columnar() {
+            check_change_of_columnar(&column.data_type, &change)?;
+        }
         if matches!(change, AlterColumn::SetNotNull(true)) && !column.not_null {
             self.check_no_nulls(table, at).await?;
         }
@@ -122,9 +125,15 @@ impl Transaction {
         check_key_types(&self.catalog, table)
     }
 
-    /// Fails with 23502 if a row has NULL at a place.
+    /// Fails with 23502 if a row has NULL at a place, and with 0A000 if a columnar table has rows.
     async fn check_no_nulls(&mut self, table: Oid, at: usize) -> Result<()> {
         let definition = self.table(table)?;
+        if definition.is_columnar() {
+            return match self.has_rows(table).await? {
+                true => Err(no_look_at_segments("SET NOT NULL")),
+                false => Ok(()),
+            };
+        }
         let (view, _) = self.view_of_now();
         let checked = until_dropped(move |cancel| {
             for_each_row(&view, &definition, cancel, |row| match row[at] {
@@ -333,6 +342,23 @@ fn check_type_change(from: &DataType, to: &DataType, is_indexed: bool) -> Result
         ))
         .with_hint("Add a column of the new type, update it from the old one, and drop that.")),
     }
+}
+
+/// Refuses another type of a columnar table's column: pages have the old one.
+fn check_change_of_columnar(from: &DataType, change: &AlterColumn) -> Result<()> {
+    match change {
+        AlterColumn::SetType(to) if to != from => {
+            Err(Error::unsupported("ALTER COLUMN TYPE of a columnar table is not supported yet")
+                .with_hint("Make a table with the new type, and insert the rows of this one."))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the error of a check for which the rows in segments would have to be read.
+fn no_look_at_segments(what: &str) -> Error {
+    let message = format!("{what} of a columnar table with rows is not supported yet");
+    Error::unsupported(message).with_hint("Say it when the table is made, or when it is empty.")
 }
 
 fn contains_nulls(table: &Table, column: &str) -> Error {

@@ -9,7 +9,7 @@ use super::super::references::unique_key;
 use super::build::{for_each_row, until_dropped};
 use super::definitions::NewForeignKey;
 use super::indexes::table_of;
-use super::tables::{duplicate_constraint, has_constraint};
+use super::tables::{duplicate_constraint, has_constraint, no_keys};
 use super::{check_name, depends_so, first_free};
 use crate::catalog::{
     Catalog, ColumnNumber, ForeignKey, IndexPart, KeyAction, KeyMatch, Table, are_comparable,
@@ -104,18 +104,25 @@ pub(super) fn note_reference(catalog: &mut Catalog, key: &ForeignKey) {
 /// Adds a foreign key to a table, without a look at its rows.
 ///
 /// 42703 for a column that is not there, 42704 if the referenced table has no primary key, 42830 if the referenced
-/// columns are no unique key, 42804 if types do not match, 42710 if the name is taken.
+/// columns are no unique key, 42804 if types do not match, 42710 if the name is taken, 0A000 if one of the tables is
+/// columnar.
 pub(super) fn add_foreign_key(
     catalog: &mut Catalog,
     table: &mut Table,
     new: &NewForeignKey,
 ) -> Result<ForeignKey> {
+    if table.is_columnar() {
+        return Err(no_keys());
+    }
     let columns = numbers(table, &new.columns)?;
     let own = table.clone();
     let referenced = match new.references {
         Some(oid) if oid != table.oid => table_of(catalog, oid)?,
         _ => own,
     };
+    if referenced.is_columnar() {
+        return Err(no_keys());
+    }
     let (index, numbers) = referenced_key(&referenced, &new.referenced)?;
     if columns.len() != numbers.len() {
         let message = "number of referencing and referenced columns for foreign key disagree";

@@ -30,7 +30,7 @@ use crate::catalog::Catalog;
 use crate::database::blocking;
 use crate::error::{Error, Result};
 use crate::locks::{LockKey, Mode, TableLock, Wait};
-use crate::read::{ScanSpec, View};
+use crate::read::View;
 use crate::state::SqlState;
 use crate::types::Oid;
 use engine::Snapshot;
@@ -121,12 +121,7 @@ impl Transaction {
     /// Returns true if a view has a row of the table as this transaction's catalog has it.
     async fn has_rows_in(&self, view: View, table: Oid) -> Result<bool> {
         let definition = self.table(table)?;
-        let first = blocking(move || {
-            let spec =
-                ScanSpec { limit: Some(1), columns: Some(Vec::new()), ..ScanSpec::of(table) };
-            Ok(!view.scan_of(definition, spec)?.next_batch(1)?.is_empty())
-        });
-        first.await
+        blocking(move || view.has_rows_of(&definition)).await
     }
 }
 

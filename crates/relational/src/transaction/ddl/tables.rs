@@ -315,7 +315,8 @@ pub(super) fn add_constraint(
     Ok(())
 }
 
-fn no_keys() -> Error {
+/// Returns the error of a key or foreign key of a columnar table.
+pub(super) fn no_keys() -> Error {
     let message = "columnar tables have no primary keys, unique constraints or foreign keys";
     Error::unsupported(message)
 }

@@ -2,7 +2,7 @@
 
 use super::found::{Finder, Found, changed_table, needs_query};
 use super::returning::reads_row;
-use super::{References, Returning, Target};
+use super::{References, Returning, Target, check_of_rows};
 use crate::statement::bind::Binder;
 use crate::statement::{Column, Environment, Output, Rows, Run};
 use datafusion::sql::sqlparser::ast::{self, FromTable};
@@ -40,6 +40,7 @@ impl Delete {
         let (table, alias) = changed_table(environment, text, from)?;
         let relation = Relation::Table(Arc::clone(&table));
         environment.check(&relation, Privileges::DELETE)?;
+        check_of_rows(&table, "DELETE")?;
         let is_returned = delete.returning.iter().flatten().any(reads_row);
         if delete.selection.is_some() || is_returned {
             environment.check(&relation, Privileges::SELECT)?;

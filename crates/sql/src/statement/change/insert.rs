@@ -3,7 +3,7 @@
 use super::returning::reads_row;
 use super::target::Default;
 use super::typed::typed_query;
-use super::{References, Returning, Target};
+use super::{References, Returning, Target, check_of_rows};
 use crate::statement::bind::{Binder, Bound, is_default};
 use crate::statement::names::{name_of, place_of};
 use crate::statement::select::Select;
@@ -442,6 +442,7 @@ fn plan_conflict(
         }
     };
     let table = &target.table;
+    check_of_rows(table, "INSERT ... ON CONFLICT")?;
     let arbiter = conflict.conflict_target.as_ref().map(|wanted| arbiter(table, wanted));
     let arbiter = arbiter.transpose()?;
     if arbiter.is_some() {

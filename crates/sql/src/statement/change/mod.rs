@@ -25,3 +25,15 @@ pub(crate) use references::References;
 pub(crate) use returning::Returning;
 pub(crate) use target::Target;
 pub(crate) use update::Update;
+
+use relational::catalog::Table;
+use relational::{Error, Result};
+
+/// Fails with 0A000 for a columnar table, for which `what` is not there yet.
+pub(crate) fn check_of_rows(table: &Table, what: &str) -> Result<()> {
+    if !table.is_columnar() {
+        return Ok(());
+    }
+    let message = format!("{what} of columnar table \"{}\" is not supported yet", table.name);
+    Err(Error::unsupported(message).with_hint("A columnar table takes INSERT, COPY and TRUNCATE."))
+}

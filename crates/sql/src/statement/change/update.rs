@@ -5,7 +5,7 @@ use super::insert::places;
 use super::returning::reads_row;
 use super::target::Default;
 use super::typed::type_expr;
-use super::{References, Returning, Target};
+use super::{References, Returning, Target, check_of_rows};
 use crate::statement::bind::{Binder, Bound, check_assignment, is_default};
 use crate::statement::privilege::reads_columns;
 use crate::statement::{Column, Environment, Output, Rows, Run};
@@ -52,6 +52,7 @@ impl Update {
         let (table, alias) = changed_table(environment, text, &update.table)?;
         let relation = Relation::Table(Arc::clone(&table));
         environment.check(&relation, Privileges::UPDATE)?;
+        check_of_rows(&table, "UPDATE")?;
         let target = Target::of(environment, &table)?;
         let assigned = assigned(&table, update, text)?;
         let reads = assigned.iter().any(|(_, value)| reads_columns(value));

@@ -2,12 +2,12 @@
 
 use super::foreign_key::Home;
 use super::table::{check_definition, define_column, define_constraint};
-use super::{checks, rename, sequence};
+use super::{checks, rename, sequence, storage};
 use crate::access::{Access, Condition};
 use crate::statement::bind::{Binder, Bound, parse_expression};
 use crate::statement::names::{data_type, wrong_kind};
 use crate::statement::privilege::role_oid;
-use crate::statement::select::has_row;
+use crate::statement::select::{blocking, has_row};
 use crate::statement::{Run, TO_SCHEMA, name_of};
 use datafusion::sql::sqlparser::ast::{
     AlterColumnOperation, AlterTable as Written, AlterTableOperation, ColumnDef, DropBehavior,
@@ -175,8 +175,15 @@ async fn change(oid: Oid, operation: &AlterTableOperation, run: &mut Run<'_>) ->
             AlterTable::SetOwner(owner)
         }
         AlterTableOperation::ValidateConstraint { .. } => return Ok(()),
-        // Storage parameters of PostgreSQL, such as fillfactor, mean nothing here.
-        AlterTableOperation::SetOptionsParens { .. } => return Ok(()),
+        AlterTableOperation::SetOptionsParens { options } => {
+            if storage::of_parameters(options)?.is_some() {
+                return Err(Error::unsupported("another storage of a table is not supported")
+                    .with_hint(
+                        "Make a table with that storage, and insert the rows of this one.",
+                    ));
+            }
+            return Ok(());
+        }
         other => return Err(Error::unsupported(format!("ALTER TABLE {other} is not supported"))),
     };
     run.transaction.alter_table(oid, change).await
@@ -209,6 +216,9 @@ async fn add_column(
         run.notice(message);
         return Ok(());
     }
+    if table.is_columnar() {
+        storage::check_type(&name, &defined.column.data_type)?;
+    }
     let default = default_of(&defined.column, run)?;
     let is_volatile = default.as_ref().is_some_and(Bound::is_volatile);
     let needs_rows =
@@ -216,8 +226,11 @@ async fn add_column(
     if needs_rows && has_rows(oid, run).await? {
         let kinds = "a serial, identity or generated column, or one whose default is volatile,";
         let message = format!("adding {kinds} to a table with rows");
-        return Err(Error::unsupported(message)
-            .with_hint("Add a plain column, UPDATE it, and set its default."));
+        let hint = match table.is_columnar() {
+            true => "Make a table with the column, and insert the rows of this one.",
+            false => "Add a plain column, UPDATE it, and set its default.",
+        };
+        return Err(Error::unsupported(message).with_hint(hint));
     }
     // All rows that are there get this value.
     let missing = match default {
@@ -270,10 +283,7 @@ fn default_of(column: &NewColumn, run: &Run<'_>) -> Result<Option<Bound>> {
 /// Returns whether a table has rows. From here on no other transaction writes to it.
 async fn has_rows(oid: Oid, run: &mut Run<'_>) -> Result<bool> {
     let view = run.transaction.view_to_check(oid).await?;
-    let scan = relational::ScanSpec { limit: Some(1), ..relational::ScanSpec::of(oid) };
-    let mut scan = view.scan(scan)?;
-    let rows = crate::statement::select::blocking(move || scan.next_batch(1)).await??;
-    Ok(!rows.is_empty())
+    blocking(move || view.has_rows(oid)).await?
 }
 
 async fn drop_column(
@@ -337,13 +347,22 @@ async fn alter_column(
     check_definition(run, oid)
 }
 
-/// Fails if a row that is there violates a new check.
+/// Fails if a row that is there violates a new check, and with 0A000 if a columnar table has rows.
 async fn check_rows(
     oid: Oid,
     expression: &str,
     name: Option<&str>,
     run: &mut Run<'_>,
 ) -> Result<()> {
+    let table = current(run, oid)?;
+    if table.is_columnar() {
+        if !has_rows(oid, run).await? {
+            return Ok(());
+        }
+        let message = "a new CHECK of a columnar table with rows is not supported yet";
+        return Err(Error::unsupported(message)
+            .with_hint("Say it when the table is made, or when it is empty."));
+    }
     // From here on no other transaction writes to the table, so a row that passes here stays as it is.
     let view = run.transaction.view_to_check(oid).await?;
     let table = current(run, oid)?;

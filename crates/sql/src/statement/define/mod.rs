@@ -10,6 +10,7 @@ mod index;
 mod rename;
 mod role;
 mod sequence;
+mod storage;
 mod table;
 mod view;
 

@@ -1,7 +1,7 @@
 //! CREATE TABLE, also from a query.
 
 use super::foreign_key::{self, Home};
-use super::{new_name, sequence};
+use super::{new_name, sequence, storage};
 use crate::statement::change::Target;
 use crate::statement::names::column_type;
 use crate::statement::select::Select;
@@ -35,6 +35,7 @@ pub(super) async fn create(
     run: &mut Run<'_>,
 ) -> Result<Output> {
     refuse(create)?;
+    let columnar = storage::is_columnar(create, run)?;
     let done = |tag: &str| Ok(Output::Done(tag.to_owned()));
     let catalog = run.transaction.catalog();
     let environment = run.environment(&catalog);
@@ -45,7 +46,8 @@ pub(super) async fn create(
     }
     if let Some(query) = &create.query {
         let names: Vec<_> = create.columns.iter().map(|column| name_of(&column.name)).collect();
-        return create_as(schema, name, &names, query, text, run).await;
+        let new = New { schema, name, names, columnar };
+        return create_as(new, query, text, run).await;
     }
     let mut columns = Vec::with_capacity(create.columns.len());
     let (mut constraints, mut sequences) = (Vec::new(), Vec::new());
@@ -53,6 +55,9 @@ pub(super) async fn create(
     let home = Home { environment: &environment, schema, name: &name };
     for column in &create.columns {
         let mut defined = define_column(column, &home)?;
+        if columnar {
+            storage::check_type(&defined.column.name, &defined.column.data_type)?;
+        }
         if let Some(options) = defined.sequence.take() {
             sequences.push((defined.column.name.clone(), options));
         }
@@ -72,7 +77,7 @@ pub(super) async fn create(
         }
     }
     let owner = run.role()?;
-    let definition = Definition { schema, name, owner, columns, constraints, columnar: false };
+    let definition = Definition { schema, name, owner, columns, constraints, columnar };
     let table = run.transaction.create_table(definition).await?;
     for ((column, options), sequence) in sequences.into_iter().zip(names) {
         sequence::create_for_column(run, table, &column, sequence, &options).await?;
@@ -297,10 +302,17 @@ pub(super) fn define_constraint(
     }
 }
 
-async fn create_as(
+/// A table that is made from a query.
+struct New {
     schema: Oid,
     name: String,
-    names: &[String],
+    /// Names of the first columns, in place of the query's.
+    names: Vec<String>,
+    columnar: bool,
+}
+
+async fn create_as(
+    New { schema, name, names, columnar }: New,
     query: &ast::Query,
     text: &Arc<str>,
     run: &mut Run<'_>,
@@ -324,10 +336,14 @@ async fn create_as(
         identity: None,
         generated: None,
     });
-    let (columns, owner) = (columns.collect(), run.role()?);
+    let (columns, owner): (Vec<NewColumn>, _) = (columns.collect(), run.role()?);
+    if columnar {
+        let mut all = columns.iter();
+        all.try_for_each(|column| storage::check_type(&column.name, &column.data_type))?;
+    }
     let constraints = Vec::new();
     let mut rows = select.rows(run).await?;
-    let definition = Definition { schema, name, owner, columns, constraints, columnar: false };
+    let definition = Definition { schema, name, owner, columns, constraints, columnar };
     let table = run.transaction.create_table(definition).await?;
     let mut count = 0;
     loop {

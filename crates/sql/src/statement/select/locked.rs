@@ -5,7 +5,7 @@ use super::single::{explain_access, limits, number, order_of, plain_select};
 use super::{not_lockable, only_table, scan_all};
 use crate::access::{Access, Condition};
 use crate::statement::bind::{Binder, Bound};
-use crate::statement::change::{Returning, TRIES_MAX};
+use crate::statement::change::{Returning, TRIES_MAX, check_of_rows};
 use crate::statement::{Column, Environment, Kept, Run};
 use datafusion::sql::sqlparser::ast::{LockType, NonBlock, OrderByKind, Query};
 use engine::Direction;
@@ -56,6 +56,7 @@ impl Locked {
             return Err(not_lockable("joins, views and subqueries"));
         };
         environment.check(&Relation::Table(Arc::clone(&table)), Privileges::UPDATE)?;
+        check_of_rows(&table, "SELECT ... FOR UPDATE or FOR SHARE")?;
         let mut binder = Binder::of_table(environment, text, &table, &alias, params);
         let condition = Condition::analyze(&mut binder, &table, &alias, select.selection.as_ref());
         // An order that a key has needs no sort, so that a LIMIT reads no more than its rows.

@@ -38,6 +38,10 @@ impl Single {
         let select = plain_select(query)?;
         let [from] = select.from.as_slice() else { return None };
         let (table, alias) = only_table(environment, from).ok()??;
+        // Its rows lie in segments, which the query side reads.
+        if table.is_columnar() {
+            return None;
+        }
         let mut binder = Binder::of_table(environment, text, &table, &alias, params);
         let condition = Condition::analyze(&mut binder, &table, &alias, select.selection.as_ref());
         let order = order_of(query, select, &table, &alias)?;
