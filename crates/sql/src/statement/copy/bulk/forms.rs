@@ -3,6 +3,7 @@
 //! 1. A value is the one that a table of rows gets from the same text or bytes.
 //! 2. Values of types that `copy` has no columns for are bytes as queries have them: numbers and intervals in their
 //!    sorted form, all others as UTF-8.
+//! 3. Such a value may be much longer than its text, as `1e9999` in a document is. So their bytes are counted.
 
 use super::errors::to_copy;
 use crate::query::{encode_interval, encode_numeric};
@@ -11,12 +12,21 @@ use crate::values::{self, Settings};
 use ::copy::{Column, ColumnType, Error, Forms, Result, Scalar, State};
 use relational::{DataType, Value};
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Forms of values in a session, for the columns of one table.
-pub(super) struct SessionForms {
+/// Everything that decides about the forms of the columns of one table.
+struct Known {
     settings: Settings,
     /// Types by names of columns, each with the digits of a second that it keeps.
     types: HashMap<String, (DataType, Option<u8>)>,
+}
+
+/// Forms of values in a session, for one parser.
+pub(super) struct SessionForms {
+    known: Arc<Known>,
+    /// Bytes of values that were made and not asked for yet.
+    made: AtomicUsize,
 }
 
 /// Returns the type that `copy` has for the values of a type.
@@ -58,12 +68,32 @@ impl SessionForms {
             let data_type = column.data_type.clone();
             (column.name.clone(), (data_type, column.precision))
         });
-        Self { settings: settings.clone(), types: types.collect() }
+        let known = Known { settings: settings.clone(), types: types.collect() };
+        Self { known: Arc::new(known), made: AtomicUsize::new(0) }
+    }
+
+    /// Returns the same forms for another parser.
+    pub(super) fn again(&self) -> Self {
+        Self { known: Arc::clone(&self.known), made: AtomicUsize::new(0) }
+    }
+
+    /// Returns the bytes of values that were made since the last call.
+    pub(super) fn take_made(&self) -> usize {
+        self.made.swap(0, Ordering::Relaxed)
     }
 
     fn type_of(&self, column: &Column) -> Result<&(DataType, Option<u8>)> {
-        let known = self.types.get(&column.name);
+        let known = self.known.types.get(&column.name);
         known.ok_or_else(|| internal("a column of a COPY has no type"))
+    }
+
+    /// Returns a value that was read as a parser takes it.
+    fn scalar(&self, value: relational::Result<Value>, precision: Option<u8>) -> Result<Scalar> {
+        let scalar = scalar_of(value.map_err(|error| to_copy(&error))?, precision)?;
+        if let Scalar::Bytes(bytes) = &scalar {
+            self.made.fetch_add(bytes.len(), Ordering::Relaxed);
+        }
+        Ok(scalar)
     }
 }
 
@@ -77,7 +107,7 @@ fn unwritten() -> Error {
 
 impl Forms for SessionForms {
     fn fixed_offset(&self) -> Option<i32> {
-        match self.settings.zone {
+        match self.known.settings.zone {
             Zone::Fixed(seconds) => Some(seconds),
             zone => (zone == Zone::UTC).then_some(0),
         }
@@ -85,15 +115,15 @@ impl Forms for SessionForms {
 
     fn read_text(&self, column: &Column, text: &str) -> Result<Scalar> {
         let (data_type, precision) = self.type_of(column)?;
-        let value = values::parse_value(text, data_type, &self.settings);
-        scalar_of(value.map_err(|error| to_copy(&error))?, *precision)
+        let value = values::parse_value(text, data_type, &self.known.settings);
+        self.scalar(value, *precision)
     }
 
     fn read_binary(&self, column: &Column, bytes: &[u8]) -> Result<Scalar> {
         let (data_type, precision) = self.type_of(column)?;
-        let value = values::decode_binary(bytes, data_type, &self.settings)
+        let value = values::decode_binary(bytes, data_type, &self.known.settings)
             .and_then(|value| values::fit(value, data_type));
-        scalar_of(value.map_err(|error| to_copy(&error))?, *precision)
+        self.scalar(value, *precision)
     }
 
     fn write_text(&self, _column: &Column, _bytes: &[u8], _out: &mut Vec<u8>) -> Result<()> {
@@ -105,7 +135,7 @@ impl Forms for SessionForms {
     }
 
     fn offset_at(&self, moment: i64) -> i32 {
-        self.settings.zone.offset_of_moment(moment)
+        self.known.settings.zone.offset_of_moment(moment)
     }
 }
 

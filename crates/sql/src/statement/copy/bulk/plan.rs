@@ -15,6 +15,9 @@ use relational::catalog::Table;
 use relational::{Error, Result, Value};
 use std::sync::Arc;
 
+/// Rows that are read before it is looked at how long their values are.
+const STEP_ROWS: usize = 1_024;
+
 /// The place that the values of a column come from.
 enum Source {
     /// A field of the records, by its number.
@@ -29,7 +32,7 @@ pub(super) struct Plan {
     options: ::copy::Options,
     /// Columns of the records, in their order.
     pub(super) fields: Vec<::copy::Column>,
-    forms: Arc<dyn Forms>,
+    forms: SessionForms,
     /// Sources of the columns of the table, in their order.
     sources: Vec<Source>,
 }
@@ -61,7 +64,7 @@ impl Plan {
             table: Arc::clone(table),
             options: parser_options(options),
             fields,
-            forms: Arc::new(SessionForms::new(&table.columns, settings)),
+            forms: SessionForms::new(&table.columns, settings),
             sources,
         }
     }
@@ -121,27 +124,35 @@ fn parser_options(options: &Options) -> ::copy::Options {
 pub(super) struct Reader {
     plan: Arc<Plan>,
     parser: Parser,
-    /// Bytes of the records that wait to be taken.
+    forms: Arc<SessionForms>,
+    /// Bytes of the records that wait to be taken, and of values that the forms made of them.
     bytes: usize,
 }
 
 impl Reader {
     /// Returns a reader of the records of a plan.
     pub(super) fn new(plan: &Arc<Plan>) -> Result<Self> {
-        let forms = Arc::clone(&plan.forms);
-        let parser = Parser::new(&plan.options, plan.fields.clone(), forms);
+        let forms = Arc::new(plan.forms.again());
+        let shared: Arc<dyn Forms> = forms.clone();
+        let parser = Parser::new(&plan.options, plan.fields.clone(), shared);
         let parser = parser.map_err(|problem| plan.failure(&problem).error)?;
-        Ok(Self { plan: Arc::clone(plan), parser, bytes: 0 })
+        Ok(Self { plan: Arc::clone(plan), parser, forms, bytes: 0 })
     }
 
     /// Reads records from the front of a block, until it is empty or `rows_max` rows wait to be taken. Stops
-    /// before that if they have as many bytes as columns can have.
+    /// before that if they have as many bytes as a segment, or as columns can have.
     pub(super) fn read(&mut self, block: &mut Block, rows_max: usize) -> Result<(), Failure> {
-        let before = block.len();
-        let parsed = self.parser.parse(block, rows_max);
-        parsed.map_err(|problem| self.plan.failure(&problem))?;
-        self.bytes += before - block.len();
-        Ok(())
+        loop {
+            let before = block.len();
+            let step = rows_max.min(self.rows() + STEP_ROWS);
+            let parsed = self.parser.parse(block, step);
+            parsed.map_err(|problem| self.plan.failure(&problem))?;
+            let read = before - block.len();
+            self.bytes += read + self.forms.take_made();
+            if read == 0 || block.is_empty() || self.rows() >= rows_max || self.is_full() {
+                return Ok(());
+            }
+        }
     }
 
     /// Returns the number of rows that wait to be taken.
@@ -149,7 +160,7 @@ impl Reader {
         self.parser.rows()
     }
 
-    /// Returns the bytes of the records that wait to be taken.
+    /// Returns the bytes of the rows that wait to be taken, roughly.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }

@@ -3,7 +3,7 @@ use super::forms::{SessionForms, column_type};
 use crate::query::read_column;
 use crate::values::time::Zone;
 use crate::values::{Settings, encode_binary, parse_value, value_text};
-use ::copy::{Format, Limits, Options, Parser, Splitter};
+use ::copy::{Format, Forms as _, Limits, Options, Parser, Splitter};
 use datafusion::arrow::array::{Array as _, ArrayRef};
 use relational::catalog::Column;
 use relational::{DataType, Row, Value};
@@ -121,6 +121,17 @@ fn values_are_those_of_a_table_of_rows() {
         let got = read(Format::Binary, &column, &binary(&bytes)).unwrap();
         assert_eq!(shown(&got), shown(&want), "{data_type} {text:?} in binary form");
     }
+}
+
+#[test]
+fn bytes_of_values_that_are_longer_than_their_text_are_counted() {
+    let column = column("a", DataType::Jsonb);
+    let forms = SessionForms::new([&column], &settings());
+    let field = ::copy::Column::new("a", column_type(&DataType::Jsonb));
+    forms.read_text(&field, "1e999").unwrap();
+    assert_eq!(forms.take_made(), 1_000);
+    assert_eq!(forms.take_made(), 0);
+    assert_eq!(forms.again().take_made(), 0);
 }
 
 #[test]
