@@ -4,10 +4,10 @@ use super::returning::reads_row;
 use super::target::Default;
 use super::typed::typed_query;
 use super::{References, Returning, Target};
-use crate::statement::bind::{Binder, Bound, Eval, is_default};
+use crate::statement::bind::{Binder, Bound, is_default};
 use crate::statement::names::{name_of, place_of};
 use crate::statement::select::Select;
-use crate::statement::{Column, Environment, Kept, Output, Rows, Run};
+use crate::statement::{Column, Environment, Eval, Kept, Output, Rows, Run};
 use crate::values::{CastContext, cast_with};
 use datafusion::sql::sqlparser::ast::{
     self, AssignmentTarget, ConflictTarget, OnConflictAction, OnInsert, SetExpr, TableObject,
