@@ -41,8 +41,8 @@ use worker::Work;
 
 /// Rows from which on a COPY makes segments.
 pub(super) const DELTA_ROWS: usize = 8_192;
-/// Bytes of records from which on fewer rows make segments, too.
-pub(super) const DELTA_BYTES: usize = 8 << 20;
+/// Bytes of rows from which on fewer of them make segments, too.
+pub(super) const DELTA_BYTES: usize = 16 << 20;
 /// Bytes of records at which a segment is cut before it has all rows that it may have.
 const SEGMENT_BYTES: usize = 64 << 20;
 /// Bytes of the blocks that workers are given: long enough that giving them costs next to nothing.
