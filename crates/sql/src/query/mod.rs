@@ -20,7 +20,10 @@ mod provider;
 mod rewrite;
 mod tables;
 
-pub(crate) use arrow::{field_of, scalar_value, type_of_arrow, type_of_field};
+pub(crate) use arrow::{
+    INTERVAL_BYTES, array_of, arrow_type, encode_interval, encode_numeric, field_of, read_column,
+    scalar_value, type_of_arrow, type_of_field,
+};
 pub(crate) use bind::{BoundFunction, external};
 pub(crate) use dialect::Dialect;
 pub use engine::{Engine, EngineOptions, QueryMemory};

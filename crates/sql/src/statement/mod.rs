@@ -28,8 +28,8 @@ mod select;
 mod sequence_words;
 mod without_values;
 
+pub(crate) use self::copy::{CopyIn, CopyOut, fuzz as copy_fuzz};
 pub(crate) use bind::{Binder, Bound, Eval, literal};
-pub(crate) use copy::{CopyIn, CopyOut, fuzz as copy_fuzz};
 pub(crate) use define::{names_in, new_name};
 pub(crate) use names::{cut, data_type, name_of};
 pub(crate) use parse::{Parsed, TO_SCHEMA, parse};

@@ -7,7 +7,7 @@ use super::{References, Returning, Target, check_of_rows};
 use crate::statement::bind::{Binder, Bound, is_default};
 use crate::statement::names::{name_of, place_of};
 use crate::statement::select::Select;
-use crate::statement::{Column, Environment, Kept, Output, Rows, Run};
+use crate::statement::{Column, Environment, Eval, Kept, Output, Rows, Run};
 use crate::values::{CastContext, cast_with};
 use datafusion::sql::sqlparser::ast::{
     self, AssignmentTarget, ConflictTarget, OnConflictAction, OnInsert, SetExpr, TableObject,
@@ -74,6 +74,32 @@ impl Writer {
         }
         self.target.finish(&mut whole, &run.eval())?;
         Ok(whole)
+    }
+
+    /// Returns places and values of the columns that rows do not give, if all rows have the same values there, and
+    /// nothing is computed from a row. Nothing if each row must be made by itself.
+    pub(crate) fn repeated(&self, eval: &Eval) -> Option<Vec<(usize, Value)>> {
+        let table = &self.target.table;
+        let is_computed = table.columns.iter().any(|column| column.generated.is_some());
+        if is_computed || !table.checks.is_empty() {
+            return None;
+        }
+        let mut values = Vec::new();
+        for (place, default) in self.defaults.iter().enumerate() {
+            if self.given.contains(&place) {
+                continue;
+            }
+            let value = match default {
+                Default::Null => Value::Null,
+                // A default that fails does so in a row, if there is any.
+                Default::Expression(bound) if !bound.is_volatile() => {
+                    bound.value(&[], eval).ok()?
+                }
+                Default::Expression(_) | Default::Sequence(_) => return None,
+            };
+            values.push((place, value));
+        }
+        Some(values)
     }
 }
 

@@ -2,12 +2,14 @@
 //!
 //! A COPY from a client is one statement of its transaction: all of its rows are there at its end, or none
 //! after an error. Its rows are inserted in batches, so memory is bounded by a batch, and by the writes
-//! of the transaction.
+//! of the transaction. Many rows of a columnar table become segments: `bulk/`.
 
+mod bulk;
 mod input;
 mod lines;
 mod options;
 mod records;
+mod rows;
 
 pub(crate) use input::CopyIn;
 pub(crate) use records::fuzz;
@@ -94,7 +96,7 @@ impl Copy {
     pub(crate) async fn start(&self, run: &mut Run<'_>) -> Result<Output> {
         match &self.way {
             Way::In(writer) => {
-                let copy = CopyIn::new(self.options.clone(), Arc::clone(writer));
+                let copy = CopyIn::new(run, self.options.clone(), Arc::clone(writer))?;
                 Ok(Output::CopyIn(Box::new(copy)))
             }
             Way::Out(select) => {

@@ -10,7 +10,7 @@ use relational::{Error, Result, SqlState};
 use std::ops::Range;
 
 /// Longest record of incoming data, in bytes.
-const RECORD_BYTES_MAX: usize = 64 << 20;
+pub(super) const RECORD_BYTES_MAX: usize = 64 << 20;
 /// Bytes that a record of the binary form must have more before it is read again.
 const RETRY_BYTES: usize = 1 << 20;
 /// Most fields of a record.

@@ -2,7 +2,7 @@
 //!
 //! 1. Crates import one way: `base ← engine ← table ← bigtable ← stele`, beside them
 //!    `table ← relational ← sql ← stele`, `security ← sql`, `table ← cluster`, `security ← cluster`, `engine ← backup ← stele`, `base ← security ← stele`,
-//!    `base ← interchange ← stele`, `base ← columnar`,
+//!    `base ← interchange ← stele`, `base ← columnar ← sql`, `copy ← sql`,
 //!    `base ← profile ← stele` and `bench-core ← load ← stele`; `copy` imports none; no crate imports `sim`, `bench` or `python`. Read from the manifests.
 //! 2. The engine's rooms are its folders and the files at its root. [`ROOMS`] lists them, from the
 //!    bottom up: a room names only rooms that are listed for it, and only rooms above its own line
@@ -32,7 +32,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("backup", &["base", "engine"]),
     ("cluster", &["base", "engine", "table", "security"]),
     ("relational", &["base", "engine", "table"]),
-    ("sql", &["base", "engine", "relational", "security", "table"]),
+    ("sql", &["base", "columnar", "copy", "engine", "relational", "security", "table"]),
     ("interchange", &["base"]),
     ("columnar", &["base"]),
     ("copy", &[]),
