@@ -10,6 +10,7 @@
 mod apply;
 mod arrow;
 pub(crate) mod bind;
+mod columnar;
 mod dialect;
 mod engine;
 mod errors;
@@ -20,7 +21,9 @@ mod provider;
 mod rewrite;
 mod tables;
 
-pub(crate) use arrow::{field_of, scalar_value, type_of_arrow, type_of_field};
+pub(crate) use arrow::{
+    field_of, from_stored, scalar_value, stored_type, to_stored, type_of_arrow, type_of_field,
+};
 pub(crate) use bind::{BoundFunction, external};
 pub(crate) use dialect::Dialect;
 pub use engine::{Engine, EngineOptions, QueryMemory};

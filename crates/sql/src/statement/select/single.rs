@@ -38,6 +38,10 @@ impl Single {
         let select = plain_select(query)?;
         let [from] = select.from.as_slice() else { return None };
         let (table, alias) = only_table(environment, from).ok()??;
+        if table.is_columnar() {
+            // Its segments are read by the query side only.
+            return None;
+        }
         let mut binder = Binder::of_table(environment, text, &table, &alias, params);
         let condition = Condition::analyze(&mut binder, &table, &alias, select.selection.as_ref());
         let order = order_of(query, select, &table, &alias)?;
