@@ -2,7 +2,8 @@
 //!
 //! A query goes through four steps. `rewrite/` turns PostgreSQL's constructs into calls. DataFusion
 //! makes a logical plan, with tables from `provider.rs`. `bind/` binds the calls. For each execution
-//! `plan.rs` sets parameters, context and view; DataFusion optimises and runs the plan.
+//! `plan.rs` sets parameters, context and view; DataFusion optimises and runs the plan. `tables.rs` reads rows,
+//! `columnar/` reads segments of columnar tables.
 //!
 //! 1. A plan holds no rows and no snapshot: one plan may run many times, each on its own view.
 //! 2. Memory of all queries is one pool; beyond it sorts, joins and aggregates spill to files.

@@ -20,9 +20,9 @@ use datafusion::physical_plan::metrics::Count;
 use engine::perf_context::{PerfContext, within};
 use relational::{CancelFlag, Error, Pages, Result};
 
-use super::super::arrow::{from_stored, page_type};
+use super::super::arrow::page_type;
 use super::super::bind::external;
-use super::super::from_datafusion;
+use super::super::{from_datafusion, from_stored};
 use super::segment::{Part, Wanted, page_of, page_rows};
 
 /// Opens pages of the segments of a table.

@@ -9,7 +9,7 @@ use columnar::SegmentDescriptor;
 use datafusion::common::ScalarValue;
 use relational::{DataType, Error, Result};
 
-use super::super::arrow::stored_type;
+use super::super::stored_type;
 use super::zones::{Zone, kept};
 
 /// Most rows of a batch.
