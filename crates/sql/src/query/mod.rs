@@ -2,7 +2,8 @@
 //!
 //! A query goes through four steps. `rewrite/` turns PostgreSQL's constructs into calls. DataFusion
 //! makes a logical plan, with tables from `provider.rs`. `bind/` binds the calls. For each execution
-//! `plan.rs` sets parameters, context and view; DataFusion optimises and runs the plan.
+//! `plan.rs` sets parameters, context and view; DataFusion optimises and runs the plan. `tables.rs` reads rows,
+//! `columnar/` reads segments of columnar tables.
 //!
 //! 1. A plan holds no rows and no snapshot: one plan may run many times, each on its own view.
 //! 2. Memory of all queries is one pool; beyond it sorts, joins and aggregates spill to files.
@@ -10,6 +11,7 @@
 mod apply;
 mod arrow;
 pub(crate) mod bind;
+mod columnar;
 mod dialect;
 mod engine;
 mod errors;
@@ -21,8 +23,8 @@ mod rewrite;
 mod tables;
 
 pub(crate) use arrow::{
-    INTERVAL_BYTES, array_of, arrow_type, encode_interval, encode_numeric, field_of, read_column,
-    scalar_value, type_of_arrow, type_of_field,
+    INTERVAL_BYTES, array_of, arrow_type, encode_interval, encode_numeric, field_of, from_stored,
+    read_column, scalar_value, stored_type, to_stored, type_of_arrow, type_of_field,
 };
 pub(crate) use bind::{BoundFunction, external};
 pub(crate) use dialect::Dialect;

@@ -31,6 +31,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::arrow::{array_of, field_of, scalar_value};
 use super::bind::external;
+use super::columnar::{Request, Zone, scan as scan_segments};
 use super::plan::Run;
 use crate::catalogs::VirtualTable;
 
@@ -170,16 +171,23 @@ impl TableProvider for RelationTable {
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
-        let use_of = |filter: &&Expr| match (&self.source, condition(filter)) {
-            (Source::Rows(_), Some(_)) => TableProviderFilterPushDown::Inexact,
-            _ => TableProviderFilterPushDown::Unsupported,
+        let use_of = |filter: &&Expr| {
+            let is_used = match &self.source {
+                Source::Rows(table) if table.is_columnar() => Zone::of(filter, table).is_some(),
+                Source::Rows(_) => condition(filter).is_some(),
+                Source::Virtual(_) | Source::Sequence(_) => false,
+            };
+            match is_used {
+                true => TableProviderFilterPushDown::Inexact,
+                false => TableProviderFilterPushDown::Unsupported,
+            }
         };
         Ok(filters.iter().map(use_of).collect())
     }
 
     async fn scan(
         &self,
-        _state: &dyn Session,
+        state: &dyn Session,
         projection: Option<&Vec<usize>>,
         filters: &[Expr],
         limit: Option<usize>,
@@ -196,6 +204,26 @@ impl TableProvider for RelationTable {
         let types = places.iter().map(|place| self.columns[*place].1.clone()).collect();
         let mut orderings = Vec::new();
         let work = match &self.source {
+            Source::Rows(table) if table.is_columnar() => {
+                // Inexact filters run above: only an unfiltered scan may stop early.
+                let limit = limit.filter(|_| filters.is_empty());
+                let spec = ScanSpec {
+                    columns: Some(places.clone()),
+                    limit: limit.map(|limit| limit as u64),
+                    cancel: run.cancel.clone(),
+                    delta_rows: true,
+                    ..ScanSpec::of(table.oid)
+                };
+                let (name, run) = (self.name.clone(), &run);
+                let work = Rows::Stored { spec, pick: None };
+                let rows =
+                    Scan { name, schema: Arc::clone(&schema), types, work, run: run.clone() };
+                let partitions = state.config().target_partitions();
+                let (places, rows) = (places.as_slice(), Arc::new(rows));
+                let request =
+                    Request { table, places, schema, filters, limit, partitions, run, rows };
+                return scan_segments(request).await.map_err(external);
+            }
             Source::Virtual(table) => Rows::Made { made: Made::Table(table), places },
             Source::Sequence(sequence) => {
                 Rows::Made { made: Made::Sequence(Arc::clone(sequence)), places }
@@ -241,15 +269,19 @@ struct Condition {
     values: Vec<Value>,
 }
 
-/// Returns the comparison that a filter makes, if a key range can follow from it.
-fn condition(filter: &Expr) -> Option<Condition> {
-    let constant = |expr: &Expr| match expr {
+/// Returns the value of a constant that is not NULL.
+pub(super) fn constant(expr: &Expr) -> Option<Value> {
+    match expr {
         Expr::Literal(value, _) if !value.is_null() => {
             let kind = super::arrow::type_of_arrow(&value.data_type());
             scalar_value(value, &kind).ok()
         }
         _ => None,
-    };
+    }
+}
+
+/// Returns the comparison that a filter makes, if a key range can follow from it.
+fn condition(filter: &Expr) -> Option<Condition> {
     match filter {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
             let (column, op, value) = match (left.as_ref(), right.as_ref()) {

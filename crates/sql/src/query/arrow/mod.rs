@@ -15,6 +15,7 @@
 
 mod read;
 mod sorted;
+mod stored;
 mod write;
 
 use std::collections::HashMap;
@@ -29,6 +30,7 @@ pub(crate) use read::{read_column, scalar_value};
 pub(crate) use sorted::{
     KEY_TAIL, decode_interval, decode_numeric, encode_interval, encode_json, encode_numeric,
 };
+pub(crate) use stored::{from_stored, page_type, stored_type, to_stored};
 pub(crate) use write::{array_of, scalar_of};
 
 /// Key of the metadata that holds the type's name.
