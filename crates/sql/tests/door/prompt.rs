@@ -4,6 +4,7 @@ use crate::server::Server;
 use relational::SqlState;
 use sql::{Prompt, PromptAnswer, PromptLimits, PromptRows};
 use std::time::Duration;
+use table::{CreateTable, FamilySpec, Store, TableName};
 
 const LIMITS: PromptLimits = PromptLimits {
     rows: 100,
@@ -108,9 +109,41 @@ async fn a_prompt_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_prompt_sees_no_bigtable_table() {
+    let server = Server::start().await;
+    let owner = server.client().await;
+    let users = CreateTable {
+        name: TableName::new("projects/p/instances/i/tables/users").unwrap(),
+        families: vec![("info".to_owned(), FamilySpec::default())],
+        splits: Vec::new(),
+        deletion_protection: false,
+        granularity: Default::default(),
+        row_key_schema: None,
+    };
+    server.tables.create_table(users).await.unwrap();
+    for text in [
+        "CREATE FOREIGN TABLE users (id text, name text OPTIONS (column 'info:name')) \
+         SERVER bigtable OPTIONS (table 'users')",
+        "CREATE VIEW declared AS SELECT id FROM users",
+        "CREATE VIEW cells AS SELECT key FROM bigtable.users",
+        "SELECT * FROM declared, cells",
+    ] {
+        owner.batch_execute(text).await.unwrap();
+    }
+    for relation in ["users", "bigtable.users", "declared", "cells"] {
+        let text = format!("SELECT * FROM {relation}");
+        assert_eq!(refused(&server, &text, LIMITS).await.code(), "42P01", "{text}");
+    }
+    for catalog in ["pg_foreign_table", "pg_class WHERE relname = 'users'"] {
+        let text = format!("SELECT count(*) FROM {catalog}");
+        assert_eq!(shown(&server, &text).await, [texts(&[Some("0")])], "{text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_answer_is_bounded_by_rows_and_by_bytes() {
     let server = Server::start().await;
-    let numbers = "SELECT n, repeat('x', 1000) FROM generate_series(1, 1000000) AS g(n)";
+    let numbers = "SELECT n, repeat('x', 1000) FROM generate_series(1, 2000) AS g(n)";
     let few = rows(&server, numbers, PromptLimits { rows: 3, ..LIMITS }).await;
     assert_eq!((few.rows.len(), few.more, few.columns.len()), (3, true, 2));
     let long = few.rows[0][1].as_ref().unwrap();

@@ -32,7 +32,7 @@ const SECRET_LEN: usize = 32;
 /// A statement that is asked without a session.
 #[derive(Debug, Clone)]
 pub struct Prompt {
-    /// Text of one statement.
+    /// Text of the only statement.
     pub text: String,
     /// True if its plan is asked for, rather than its rows.
     pub is_explained: bool,
@@ -40,7 +40,7 @@ pub struct Prompt {
     pub limits: PromptLimits,
 }
 
-/// Bounds of a prompt.
+/// Bounds of a prompt and of its answer.
 #[derive(Debug, Clone, Copy)]
 pub struct PromptLimits {
     /// Most rows of the answer.

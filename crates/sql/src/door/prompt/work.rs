@@ -25,7 +25,7 @@ use std::sync::Arc;
 const USER: &str = "pg_read_all_data";
 /// Name by which `pg_stat_activity` tells prompts.
 const APPLICATION: &str = "stele prompt";
-/// What stands before a statement whose plan is asked for.
+/// Words before a statement whose plan is asked for.
 const EXPLAIN: &str = "EXPLAIN ";
 /// Rows that are taken from a statement at once.
 const BATCH_ROWS: usize = 256;
@@ -81,7 +81,7 @@ async fn observed(
     done
 }
 
-/// A prompt at work.
+/// A prompt whose statement is carried out.
 struct Work<'a> {
     shared: &'a Arc<Shared>,
     limits: PromptLimits,

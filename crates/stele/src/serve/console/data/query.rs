@@ -20,7 +20,7 @@ use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Longest request.
+/// Longest body of a request, in bytes.
 const BODY_BYTES_MAX: usize = 128 << 10;
 const ROWS_MAX: usize = 1_000;
 /// Bytes of values of an answer, and of their nodes.

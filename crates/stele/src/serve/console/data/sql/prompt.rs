@@ -39,7 +39,7 @@ const ANSWER_BYTES_MAX: usize = 2 << 20;
 /// Bytes of a value or of a text of a plan that are told.
 const VALUE_BYTES_MAX: usize = 1 << 10;
 
-/// A statement to run.
+/// A statement that a visitor runs.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Asked {
@@ -72,7 +72,7 @@ struct PlanView {
     plan: StepView,
 }
 
-/// A step of a plan, which takes the rows of those below it.
+/// A step of a plan, which takes the rows of the steps below it.
 #[derive(Debug, Serialize)]
 struct StepView {
     name: String,
@@ -88,7 +88,7 @@ struct FactView {
     text: String,
 }
 
-/// What a visitor is told.
+/// An answer, which is one of both.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum AnswerView {
