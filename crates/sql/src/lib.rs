@@ -24,7 +24,8 @@ pub mod wide;
 
 pub use door::{
     Bounds, Counts, CurrentTls, Door, EndedStatement, Kept, NodeDoor, Observer,
-    Options as DoorOptions, Parts as DoorParts, Seat, Trust,
+    Options as DoorOptions, Parts as DoorParts, PlanNode, Prompt, PromptAnswer, PromptColumn,
+    PromptLimits, PromptRows, PromptValue, Seat, Trust,
 };
 pub use query::QueryMemory;
 pub use threads::STACK_BYTES;

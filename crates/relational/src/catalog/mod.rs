@@ -267,6 +267,17 @@ impl Catalog {
         }
     }
 
+    /// Returns the same catalog without any Bigtable table.
+    pub(crate) fn without_wides(&self) -> Self {
+        let mut catalog = self.clone();
+        let known: Vec<Oid> = catalog.wides.keys().copied().collect();
+        for oid in known {
+            catalog.remove_wide(oid);
+        }
+        catalog.cells = Arc::default();
+        catalog
+    }
+
     /// Returns a table, index, view or sequence by the number of its schema and its name.
     pub fn find(&self, schema: Oid, name: &str) -> Option<Relation> {
         if schema == BIGTABLE_SCHEMA {

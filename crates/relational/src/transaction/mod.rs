@@ -190,6 +190,19 @@ impl Transaction {
         }
     }
 
+    /// Leaves all Bigtable tables out of the catalog that the statement sees, until the next statement begins.
+    /// 25000 in a transaction that may write, since its commit would drop them.
+    pub fn leave_out_bigtable(&mut self) -> Result<()> {
+        if !self.read_only {
+            let message = "only a transaction that reads may see a part of the catalog";
+            return Err(Error::new(SqlState::INVALID_TRANSACTION_STATE, message));
+        }
+        if self.catalog.wides().next().is_some() {
+            self.catalog = Arc::new(self.catalog.without_wides());
+        }
+        Ok(())
+    }
+
     /// Returns the catalog that the statement sees, own changes included.
     pub fn catalog(&self) -> Arc<Catalog> {
         Arc::clone(&self.catalog)

@@ -231,7 +231,7 @@ fn activity(catalog: &Catalog, context: &EvalContext) -> Vec<Row> {
     let roles = roles_of(catalog, context.acting);
     let line = |session: SessionInfo| {
         let role = match session.acting {
-            Acting::Owner => None,
+            Acting::Owner | Acting::Reader => None,
             Acting::Role(role) => Some(role),
         };
         let may_see = is_superuser

@@ -59,10 +59,10 @@ impl Activity {
         }))
     }
 
-    /// Notes whose session it is, from where, and when it began.
-    pub(crate) fn enter(&self, identity: &Identity, client: SocketAddr, now: i64) {
+    /// Notes whose session it is, from where if that is known, and when it began.
+    pub(crate) fn enter(&self, identity: &Identity, client: Option<SocketAddr>, now: i64) {
         let mut info = self.0.lock();
-        (info.user, info.client) = (identity.user.as_str().into(), Some(client));
+        (info.user, info.client) = (identity.user.as_str().into(), client);
         info.acting = identity.acting;
         (info.started, info.changed) = (now, now);
     }

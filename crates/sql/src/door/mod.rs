@@ -4,6 +4,7 @@
 //! arrival.rs ─ place ─ startup.rs (TLS, start, scram.rs) ─ session (statements) ─ close
 //!                │           └─ cancel.rs: a cancel request ends here
 //!                └─ node.rs, on a node of a cluster: forward.rs, if another node leads the database
+//! prompt.rs: one statement that only reads, without a connection
 //! ```
 //!
 //! Invariants:
@@ -21,16 +22,19 @@ mod deadline;
 mod forward;
 mod node;
 mod observe;
+mod prompt;
 mod report;
 pub(crate) mod scram;
 mod shape;
 mod startup;
 mod wire;
 
+pub use crate::statement::PlanNode;
 pub(crate) use activity::SessionInfo;
 pub use counts::Counts;
 pub use node::{NodeDoor, Seat};
 pub use observe::{EndedStatement, Kept, Observer};
+pub use prompt::{Prompt, PromptAnswer, PromptColumn, PromptLimits, PromptRows, PromptValue};
 pub use wire::Bounds;
 
 pub(crate) use builds::{Build, Builds};
@@ -59,7 +63,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 /// Microseconds from 1970 to 2000, where SQL's times begin here.
 pub(crate) const MICROS_TO_2000: i64 = 946_684_800_000_000;
@@ -115,6 +119,7 @@ pub struct Parts {
     threads: Arc<SessionThreads>,
     options: Options,
     counts: Arc<Counts>,
+    prompts: Arc<Semaphore>,
 }
 
 impl Parts {
@@ -134,7 +139,8 @@ impl Parts {
         let engine = query::Engine::new(engine)?;
         let threads = Arc::new(SessionThreads::start(options.connections_max)?);
         let counts = Arc::new(Counts::of(options.connections_max));
-        Ok(Arc::new(Self { engine, threads, options, counts }))
+        let prompts = Arc::new(Semaphore::new(prompt::PROMPTS_MAX));
+        Ok(Arc::new(Self { engine, threads, options, counts, prompts }))
     }
 
     /// Returns a door to `database`.
@@ -148,6 +154,7 @@ impl Parts {
             options: self.options.clone(),
             sessions: Arc::default(),
             counts: Arc::clone(&self.counts),
+            prompts: Arc::clone(&self.prompts),
             over: watch::Sender::new(false),
         }))
     }
@@ -171,6 +178,8 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) counts: Arc<Counts>,
+    /// Places of statements that have no session.
+    prompts: Arc<Semaphore>,
     /// True once all sessions are to end.
     pub(crate) over: watch::Sender<bool>,
     /// Start of the door, in microseconds since 2000.
@@ -258,7 +267,7 @@ impl Door {
             }
         };
         let now = shared.database.now_micros() - MICROS_TO_2000;
-        entered.registered.activity.enter(&entered.identity, address, now);
+        entered.registered.activity.enter(&entered.identity, Some(address), now);
         Session::new(shared, entered.wire, entered.identity, entered.registered).run(stop).await;
     }
 }

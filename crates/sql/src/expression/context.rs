@@ -17,6 +17,8 @@ pub enum Acting {
     Owner,
     /// A role. It has no rights once it is dropped.
     Role(Oid),
+    /// A reader of all tables, views and sequences, who is no role and has no other right.
+    Reader,
 }
 
 impl Default for Acting {

@@ -31,6 +31,8 @@ mod without_values;
 pub(crate) use self::copy::{CopyIn, CopyOut, fuzz as copy_fuzz};
 pub(crate) use bind::{Binder, Bound, Eval, literal};
 pub(crate) use define::{names_in, new_name};
+pub use explain::PlanNode;
+pub(crate) use explain::plan_of;
 pub(crate) use names::{cut, data_type, name_of};
 pub(crate) use parse::{Parsed, TO_SCHEMA, parse};
 pub(crate) use plan::Prepared;

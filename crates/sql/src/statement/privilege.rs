@@ -2,7 +2,8 @@
 //!
 //! A superuser may do everything, an owner everything with what it owns, others what was granted to them,
 //! to a role that they are a member of, or to all. A role with NOINHERIT has nothing of the roles that it is a
-//! member of. Objects of a schema are named by those who have USAGE on it.
+//! member of. Objects of a schema are named by those who have USAGE on it. A reader who is no role has SELECT on
+//! everything, and may name the objects of each schema.
 
 use super::Environment;
 use super::bind::is_default;
@@ -197,6 +198,7 @@ pub(crate) fn is_superuser(catalog: &Catalog, acting: Acting) -> bool {
     match acting {
         Acting::Owner => catalog.roles().all(|role| role.password.is_none()),
         Acting::Role(oid) => catalog.role(oid).is_some_and(|role| role.superuser),
+        Acting::Reader => false,
     }
 }
 
@@ -233,6 +235,7 @@ fn reached(catalog: &Catalog, acting: Acting, follows: impl Fn(&Role) -> bool) -
 /// Returns whether a role may name the objects of a schema. All may name the tables of `bigtable`.
 pub(crate) fn may_use(catalog: &Arc<Catalog>, acting: Acting, schema: &Schema) -> bool {
     schema.oid == BIGTABLE_SCHEMA
+        || acting == Acting::Reader
         || is_superuser(catalog, acting)
         || has(catalog, acting, schema.owner, &schema.grants, Privileges::USAGE)
 }
@@ -245,6 +248,9 @@ pub(crate) fn has(
     grants: &[Grant],
     privileges: Privileges,
 ) -> bool {
+    if acting == Acting::Reader {
+        return Privileges::SELECT.contains(privileges);
+    }
     let roles = roles_of(catalog, acting);
     if roles.contains(&owner) {
         return true;

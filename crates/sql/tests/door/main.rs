@@ -14,6 +14,7 @@ mod node;
 mod observed;
 mod plans;
 mod privileges;
+mod prompt;
 mod protocol;
 mod refusals;
 mod rows;

@@ -17,6 +17,8 @@ pub(crate) struct Server {
     /// The Bigtable tables of the store.
     #[allow(dead_code, reason = "not every suite over this server writes to them")]
     pub(crate) tables: Local,
+    #[allow(dead_code, reason = "not every suite over this server asks without a connection")]
+    pub(crate) door: Door,
     _drain: watch::Sender<()>,
     _dir: tempfile::TempDir,
 }
@@ -68,8 +70,8 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let (drain, draining) = watch::channel(());
         let grace = Duration::from_millis(100);
-        tokio::spawn(door.serve(listener, Arc::new(|| None), draining, grace));
-        Self { address, tables: local, _drain: drain, _dir: dir }
+        tokio::spawn(door.clone().serve(listener, Arc::new(|| None), draining, grace));
+        Self { address, tables: local, door, _drain: drain, _dir: dir }
     }
 
     /// Connects as the owner of the database.

@@ -103,7 +103,14 @@ impl<'a> Run<'a> {
 
     /// Returns the number of the role that acts, which owns what it makes. 42704 if the role was dropped.
     pub(crate) fn role(&self) -> Result<Oid> {
-        let Acting::Role(oid) = self.identity.acting else { return Ok(BOOTSTRAP_ROLE) };
+        let oid = match self.identity.acting {
+            Acting::Owner => return Ok(BOOTSTRAP_ROLE),
+            Acting::Role(oid) => oid,
+            Acting::Reader => {
+                let message = "a reader who is no role makes nothing";
+                return Err(Error::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
+            }
+        };
         if self.transaction.catalog().role(oid).is_some() {
             return Ok(oid);
         }

@@ -2,6 +2,9 @@
 
 mod tree;
 
+pub use tree::PlanNode;
+pub(crate) use tree::plan_of;
+
 use super::plan::{Plan, start};
 use super::{Column, Output, Rows, Run};
 use engine::perf_context::{self, Detail, PerfContext, PerfCount};

@@ -83,6 +83,7 @@ pub(crate) fn routes<S: Clone + Send + Sync + 'static>(console: Arc<Console>) ->
         .route("/sql/tables", get(data::sql::list::list))
         .route("/sql/table", get(data::sql::structure::table))
         .route("/sql/rows", get(data::sql::rows::rows))
+        .route("/sql/query", post(data::sql::prompt::query))
         .route("/sql/tree", get(data::sql::tree::tree));
     let api = api
         .route("/{*path}", any(failure::unknown_path))

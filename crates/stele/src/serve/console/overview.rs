@@ -27,6 +27,7 @@ pub(super) async fn session(State(console): State<Arc<Console>>, visitor: Visito
         "may": {
             "overview": visitor.may("stele.metrics.get"),
             "sql_tables": may_list_sql(&visitor),
+            "sql_query": may_query_sql(&visitor),
         },
     }))
 }
@@ -50,6 +51,17 @@ fn may_list_sql(visitor: &Visitor) -> bool {
 
 #[cfg(not(feature = "sql"))]
 fn may_list_sql(_: &Visitor) -> bool {
+    false
+}
+
+/// Returns whether the visitor may run queries over tables of SQL.
+#[cfg(feature = "sql")]
+fn may_query_sql(visitor: &Visitor) -> bool {
+    may_list_sql(visitor) && visitor.may(super::data::sql::READ)
+}
+
+#[cfg(not(feature = "sql"))]
+fn may_query_sql(_: &Visitor) -> bool {
     false
 }
 

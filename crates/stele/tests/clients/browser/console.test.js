@@ -235,6 +235,20 @@ const SQL = {
     rows: [[{ string: shownText("1") }, { string: shownText(HOSTILE) }, { bytes: shownBytes(0, 255) }], [{ string: shownText("2") }, null, { bytes: shownBytes() }]],
     next: { data: "AAGA", bytes: 3 },
   },
+  query: {
+    columns: [{ name: "id", type: "integer" }, { name: HOSTILE, type: "text" }],
+    rows: [[{ string: shownText("1") }, { string: shownText(HOSTILE) }], [{ string: shownText("2") }, null], [{ string: shownText("3") }]],
+    more: true,
+  },
+  plan: {
+    plan: {
+      name: "HashJoinExec", facts: [{ name: "Description", text: "mode=Left" }],
+      inputs: [
+        { name: "Index Scan using t_pkey", facts: [{ name: "Key", text: HOSTILE }], inputs: [] },
+        { name: "SortExec", facts: [], inputs: [{ name: "Seq Scan on other", facts: [], inputs: [] }] },
+      ],
+    },
+  },
   tree: {
     schema: "public", name: HOSTILE, tree: 17, is_shared: false, indexes: [{ oid: 16387, name: "by_data", bytes: 2345 }], index_count: 501, active_bytes: 1000, frozen_bytes: [], compactions: [], paused: false,
     runs: [{ level: 0, files: 1, bytes: 5000, entries: 10, listed: [{ number: 5, bytes: 5000, entries: 10, tombstones: 0, first: shownBytes(0, 1, 0x80), last: shownBytes(0, 2, 0xff), compacting: false }] }],
@@ -247,15 +261,18 @@ async function openSql(path, options = {}) {
   await tab.route("**/console/api/v1/session", async (route) => {
     const answer = await route.fetch();
     const session = await answer.json();
-    await route.fulfill({ response: answer, json: { ...session, sql: true, may: { ...session.may, sql_tables: true } } });
+    await route.fulfill({ response: answer, json: { ...session, sql: true, may: { ...session.may, sql_tables: true, sql_query: true } } });
   });
-  await tab.route(/\/console\/api\/v1\/sql\//, (route) => route.fulfill({ json: SQL[new URL(route.request().url()).pathname.split("/").at(-1)] }));
+  await tab.route(/\/console\/api\/v1\/sql\//, (route) => {
+    const name = new URL(route.request().url()).pathname.split("/").at(-1);
+    return route.fulfill({ json: name === "query" && route.request().postDataJSON().explain ? SQL.plan : SQL[name] });
+  });
   await tab.goto(`${url}/console/#/${path}`);
   await tab.reload();
   return { tab, close };
 }
 
-for (const [name, [path, text]] of Object.entries({ "sql-list": ["tables", "by_data"], "sql-table": ["tables/sql/16384", "Keys and indexes"], "sql-tree": ["tree/sql/16384", "Level 0"] })) {
+for (const [name, [path, text]] of Object.entries({ "sql-list": ["tables", "by_data"], "sql-table": ["tables/sql/16384", "Keys and indexes"], "sql-tree": ["tree/sql/16384", "Level 0"], "sql-prompt": ["query?of=sql", "Explain"] })) {
   for (const width of [1440, 390]) {
     for (const colorScheme of ["light", "dark"]) {
       test(`${name} at ${width} pixels, ${colorScheme}`, async () => {
@@ -292,6 +309,40 @@ test("tables of SQL show their structure and rows, whatever they are called", as
   await tab.getByRole("link", { name: "Next page" }).click();
   await tab.waitForURL(/after=AAGA/);
   await tab.getByRole("link", { name: "First page" }).waitFor();
+  await close();
+});
+
+test("a query over SQL tables gives rows, a plan as a tree, or an error with its place", async () => {
+  const { tab, close } = await openSql("query");
+  const choice = tab.getByLabel("Tables that queries read");
+  await choice.waitFor();
+  assert.equal(await choice.inputValue(), "bigtable");
+  await choice.selectOption("sql");
+  await tab.waitForURL(/query\?of=sql/);
+  await tab.getByText(/PostgreSQL's SQL that only reads/).waitFor();
+  assert.equal(await tab.getByLabel("Instance").count(), 0);
+  const text = tab.getByLabel("Query", { exact: true });
+  await text.fill("SELECT * FROM t");
+  await text.press("Control+Enter");
+  await tab.getByText(/^The first 3 rows in/).waitFor();
+  assert.match(await tab.getByRole("region", { name: "Rows of the result" }).innerText(), /<img src=x onerror=alert\(1\)>[^]*NULL[^]*not shown/);
+  await check(tab);
+  await tab.getByRole("button", { name: "Explain" }).click();
+  await tab.getByRole("heading", { name: "Seq Scan on other" }).waitFor();
+  assert.equal(await tab.locator(".plan .steps .steps").first().locator(":scope > li").count(), 2);
+  assert.equal(await tab.locator("main img, main script").count(), 0, "texts of plans are shown as text");
+  await check(tab);
+  const error = { code: "INVALID_ARGUMENT", message: "syntax error", sqlstate: "42601", hint: "a hint", position: 15 };
+  await tab.route(/v1\/sql\/query/, (route) => route.fulfill({ status: 400, json: { error } }));
+  await text.fill("SELECT '\u{1f600}',\n 1 2");
+  await tab.getByRole("button", { name: "Run" }).click();
+  await tab.getByText("The query is wrong").waitFor();
+  await tab.getByText("SQLSTATE: 42601").waitFor();
+  await tab.getByText("Hint: a hint").waitFor();
+  await tab.getByLabel("Line 2, column 3").waitFor();
+  await check(tab);
+  await tab.reload();
+  assert.equal(await choice.inputValue(), "sql", "the address keeps the choice");
   await close();
 });
 
@@ -335,6 +386,9 @@ test("a server without the door for PostgreSQL clients tells nothing of SQL tabl
   await tab.reload();
   await tab.getByText("people", { exact: true }).first().waitFor();
   assert.equal(await tab.getByRole("region", { name: "SQL tables" }).count(), 0);
+  await tab.goto(`${url}/console/#/query`);
+  await tab.getByLabel("Instance").waitFor();
+  assert.equal(await tab.getByLabel("Tables that queries read").count(), 0);
   await close();
 });
 

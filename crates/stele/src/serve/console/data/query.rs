@@ -1,13 +1,13 @@
 //! SQL: the rows of a query, and its plan.
 
 use super::super::Console;
+use super::super::request::body::read;
 use super::super::request::failure::Failure;
 use super::super::request::guard::Visitor;
 use super::super::request::shown::{Allowance, Shown};
 use super::super::request::work::{answer, within};
 use super::client;
 use super::values::{Told, of_batch, told, type_name};
-use axum::body::to_bytes;
 use axum::extract::{Request, State};
 use axum::response;
 use bigtable::PlanStep;
@@ -19,12 +19,9 @@ use data::{ExecuteQueryRequest, PrepareQueryRequest, PrepareQueryResponse};
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use std::time::Duration;
-use tonic::Code;
 
-/// Longest request, and time until it has come.
+/// Longest body of a request, in bytes.
 const BODY_BYTES_MAX: usize = 128 << 10;
-const BODY_TIME_MAX: Duration = Duration::from_secs(10);
 const ROWS_MAX: usize = 1_000;
 /// Bytes of values of an answer, and of their nodes.
 const SHOWN_BYTES_MAX: usize = 2 << 20;
@@ -41,25 +38,6 @@ struct Asked {
     /// Name of the instance: `projects/P/instances/I`.
     instance: String,
     query: String,
-}
-
-impl Asked {
-    /// Reads the body of a request.
-    async fn of(request: Request) -> Result<Self, Failure> {
-        let body = to_bytes(request.into_body(), BODY_BYTES_MAX);
-        let body = tokio::time::timeout(BODY_TIME_MAX, body).await;
-        let body = body.map_err(|_| {
-            let seconds = BODY_TIME_MAX.as_secs();
-            Failure::new(
-                Code::DeadlineExceeded,
-                format!("the body did not come within {seconds} s"),
-            )
-        })?;
-        let body = body.map_err(|_| {
-            Failure::parameter("body", format!("must have at most {BODY_BYTES_MAX} bytes"))
-        })?;
-        serde_json::from_slice(&body).map_err(|error| Failure::parameter("body", error))
-    }
 }
 
 /// A column of a result.
@@ -85,7 +63,7 @@ pub(in super::super) async fn query(
     visitor: Visitor,
     request: Request,
 ) -> Result<response::Response, Failure> {
-    let asked = Asked::of(request).await?;
+    let asked: Asked = read(request, BODY_BYTES_MAX).await?;
     let place = console.reads.take()?;
     let result = within(run(&console, &visitor, asked)).await?;
     answer(place, move || Ok(result)).await
@@ -217,7 +195,7 @@ pub(in super::super) async fn explain(
     visitor: Visitor,
     request: Request,
 ) -> Result<response::Response, Failure> {
-    let Asked { instance, query } = Asked::of(request).await?;
+    let Asked { instance, query } = read(request, BODY_BYTES_MAX).await?;
     let place = console.reads.take()?;
     let store = console.server.store().ok_or_else(Failure::opening)?;
     let caller = visitor.caller();

@@ -1,11 +1,11 @@
 //! The one form of errors of the API: `{"error": {"code": "NOT_FOUND", "message": "..."}}`, with the
-//! codes of gRPC.
+//! codes of gRPC. An error of a statement of SQL has more members.
 
 use super::super::super::metrics::requests::code_name;
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use tonic::{Code, Status};
 
 /// A request of the API that fails.
@@ -13,11 +13,20 @@ use tonic::{Code, Status};
 pub(in super::super) struct Failure {
     pub(in super::super) code: Code,
     pub(in super::super) message: String,
+    /// Further members of the error, none of which is named `code` or `message`.
+    more: Map<String, Value>,
 }
 
 impl Failure {
     pub(in super::super) fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self { code, message: message.into(), more: Map::new() }
+    }
+
+    /// Adds a member to the error.
+    #[cfg(feature = "sql")]
+    pub(in super::super) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.more.insert(name.to_owned(), value.into());
+        self
     }
 
     /// Returns the failure of a parameter of the request.
@@ -51,7 +60,9 @@ impl IntoResponse for Failure {
             Code::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        let error = json!({"code": code_name(self.code), "message": self.message});
+        let mut error = self.more;
+        error.insert("code".to_owned(), code_name(self.code).into());
+        error.insert("message".to_owned(), self.message.into());
         (status, Json(json!({ "error": error }))).into_response()
     }
 }

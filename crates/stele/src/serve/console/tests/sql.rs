@@ -471,3 +471,131 @@ async fn a_server_without_the_database_says_where_it_is() {
         assert!(told["error"]["message"].as_str().unwrap().contains(part), "{told}");
     }
 }
+
+/// Returns the answer to a statement of the prompt.
+async fn prompt(
+    server: &Server,
+    text: &str,
+    explain: bool,
+    token: Option<&str>,
+) -> (StatusCode, Value) {
+    let body = json!({ "sql": text, "explain": explain }).to_string();
+    server.send(Request::post(format!("{API}/sql/query")), token, body.into()).await
+}
+
+/// Returns the table of the tests as SQL names it.
+fn quoted() -> String {
+    format!("\"{}\"", HOSTILE.replace('"', "\"\""))
+}
+
+#[tokio::test]
+async fn a_query_gives_its_first_rows_or_its_plan() {
+    let server = Server::start(None).await;
+    let _sql = Sql::of(&server).await;
+    let table = quoted();
+    let text = format!("SELECT * FROM {table} ORDER BY id LIMIT 2");
+    let (status, told) = prompt(&server, &text, false, None).await;
+    assert_eq!(status, StatusCode::OK, "{told}");
+    assert_eq!(told["columns"][1], json!({"name": HOSTILE, "type": "text"}));
+    assert_eq!((&told["more"], &told["rows"][0][1]), (&false.into(), &Value::Null));
+    let row = told["rows"][1].as_array().unwrap().iter();
+    let row: Vec<_> = row.map(|value| decoded(&value["string"])).collect();
+    assert_eq!(row, [b"2".to_vec(), HOSTILE.as_bytes().to_vec(), b"\\x0002ff".to_vec()]);
+    let (_, long) = prompt(&server, "SELECT repeat('x', 2000)", false, None).await;
+    let long = &long["rows"][0][0]["string"];
+    assert_eq!((decoded(long).len(), &long["bytes"]), (1_024, &2_000.into()));
+    let many = "SELECT n FROM generate_series(1, 2000) AS g(n)";
+    let (_, many) = prompt(&server, many, false, None).await;
+    let count = many["rows"].as_array().unwrap().len();
+    assert_eq!((count, &many["more"]), (1_000, &true.into()));
+    let text = format!("SELECT count(*) FROM {table}");
+    let (status, told) = prompt(&server, &text, true, None).await;
+    assert_eq!(status, StatusCode::OK, "{told}");
+    assert!(told["plan"]["name"].is_string() && told["plan"]["inputs"].is_array(), "{told}");
+}
+
+#[tokio::test]
+async fn a_statement_that_fails_tells_its_state_and_its_place() {
+    let server = Server::start(None).await;
+    let _sql = Sql::of(&server).await;
+    for explain in [false, true] {
+        let (status, told) = prompt(&server, "SELECT 'é', 1 2", explain, None).await;
+        let error = &told["error"];
+        assert_eq!((status, &error["code"]), (StatusCode::BAD_REQUEST, &json!("INVALID_ARGUMENT")));
+        assert_eq!((&error["sqlstate"], &error["position"]), (&json!("42601"), &json!(15)));
+    }
+    let table = quoted();
+    let (bad, no) = (StatusCode::BAD_REQUEST, StatusCode::FORBIDDEN);
+    let absent = StatusCode::NOT_IMPLEMENTED;
+    for (text, status, state) in [
+        (String::new(), bad, "42601"),
+        ("SELECT 1; SELECT 2".to_owned(), bad, "42601"),
+        ("SELECT 1 / 0".to_owned(), bad, "22012"),
+        ("SELECT * FROM none".to_owned(), bad, "42P01"),
+        (format!("DELETE FROM {table}"), bad, "25006"),
+        (format!("SELECT * FROM {table} FOR UPDATE"), bad, "25006"),
+        (format!("DROP TABLE {table}"), absent, "0A000"),
+        (format!("COPY {table} TO STDOUT"), absent, "0A000"),
+        ("LISTEN a".to_owned(), absent, "0A000"),
+        ("SELECT set_config('search_path', 'x', false)".to_owned(), absent, "0A000"),
+        ("SELECT nextval('q')".to_owned(), absent, "0A000"),
+        ("SELECT pg_advisory_lock(1)".to_owned(), absent, "0A000"),
+        ("SELECT pg_terminate_backend(pg_backend_pid())".to_owned(), no, "42501"),
+        // Rights on Bigtable tables are asked for by their own names.
+        ("SELECT * FROM people".to_owned(), bad, "42P01"),
+        ("SELECT * FROM bigtable.t".to_owned(), bad, "42P01"),
+    ] {
+        let (have, told) = prompt(&server, &text, false, None).await;
+        assert_eq!((have, &told["error"]["sqlstate"]), (status, &json!(state)), "{text}: {told}");
+    }
+    let known = "SELECT count(*) FROM pg_class WHERE relname IN ('people', 't')";
+    let (_, told) = prompt(&server, known, false, None).await;
+    assert_eq!(decoded(&told["rows"][0][0]["string"]), b"0", "{told}");
+    let long = format!("SELECT '{}'", "x".repeat(64 << 10));
+    let (status, told) = prompt(&server, &long, false, None).await;
+    assert_eq!(status, bad);
+    assert!(told["error"]["message"].as_str().unwrap().starts_with("sql:"), "{told}");
+}
+
+#[tokio::test]
+async fn the_prompt_needs_the_permission_on_rows_and_shows_no_password() {
+    let secured =
+        Secured::start(&[("stele.sqlViewer", "*", &[]), ("stele.sqlReader", "*", &[])]).await;
+    let sql = Sql::of(&secured.server).await;
+    set_password(&sql.database).await;
+    let text = "SELECT * FROM pg_authid";
+    for (who, want) in [(0, StatusCode::FORBIDDEN), (1, StatusCode::OK)] {
+        let token = Some(secured.tokens[who].as_str());
+        let (status, told) = prompt(&secured.server, text, false, token).await;
+        assert_eq!(status, want, "{told}");
+        let told = told.to_string();
+        assert!(!told.contains(&encoded(b"a verifier")), "{told}");
+        let (_, session) = secured.server.get("/session", token).await;
+        assert_eq!(session["may"]["sql_query"], status == StatusCode::OK);
+    }
+    let server = Server::start(None).await;
+    let sql = Sql::of(&server).await;
+    set_password(&sql.database).await;
+    let (status, told) = prompt(&server, "SELECT 1", false, None).await;
+    assert_eq!(status, StatusCode::FORBIDDEN, "{told}");
+    assert!(told.to_string().contains("--identities"), "{told}");
+    let secured = Secured::start_with(1, None).await;
+    let _sql = Sql::of(&secured.server).await;
+    let token = Some(secured.tokens[0].as_str());
+    let (status, told) = prompt(&secured.server, "SELECT 1", false, token).await;
+    assert_eq!(status, StatusCode::FORBIDDEN, "{told}");
+    assert!(told.to_string().contains("--policy"), "{told}");
+}
+
+#[tokio::test]
+async fn more_statements_than_have_a_place_are_refused() {
+    let server = Server::start(None).await;
+    let _sql = Sql::of(&server).await;
+    let sleep = || prompt(&server, "SELECT pg_sleep(1)", false, None);
+    let answers = tokio::join!(sleep(), sleep(), sleep(), sleep(), sleep());
+    let (one, two, three, four, five) = answers;
+    let statuses = [one, two, three, four, five].map(|(status, _)| status);
+    let count = |wanted| statuses.iter().filter(|status| **status == wanted).count();
+    let refused = StatusCode::TOO_MANY_REQUESTS;
+    assert_eq!((count(StatusCode::OK), count(refused)), (4, 1), "{statuses:?}");
+}

@@ -1,39 +1,38 @@
-// A prompt for SQL: the rows of a query, or its plan.
+// A prompt for SQL over Bigtable tables, or over SQL tables: the rows of a query, or its plan.
 
 import { get, post } from "../script/api.js";
-import { shown } from "../script/bytes.js";
+import { escaped, shown } from "../script/bytes.js";
 import { fill, h, notice } from "../script/dom.js";
 import { count } from "../script/format.js";
 
 const INSTANCE = "stele-instance";
 
 /** Shows the page in `root`. */
-export function query(root, { signal, state }) {
-  const instances = h("datalist", { id: "instances" });
-  const instance = h("input", { id: "instance", class: "mono", list: "instances", required: true, spellcheck: "false", autocomplete: "off", value: kept(), placeholder: "projects/PROJECT/instances/INSTANCE" });
+export function query(root, { query: parameters, session, signal, state }) {
+  const hasSql = session.sql && session.may.sql_query;
+  const prompt = hasSql && parameters.get("of") === "sql" ? sqlPrompt(signal) : bigtablePrompt(signal);
   const text = h("textarea", { id: "sql", class: "mono", rows: 5, required: true, spellcheck: "false", autocomplete: "off", placeholder: "SELECT * FROM my_table LIMIT 20", "aria-describedby": "sql-note" });
   const result = h("div", { class: "result" });
-  const [run, plan] = [h("button", { class: "button primary", type: "submit" }, "Run"), h("button", { class: "button", type: "button", onclick: () => ask("/explain") }, "Explain")];
+  const [run, plan] = [h("button", { class: "button primary", type: "submit" }, "Run"), h("button", { class: "button", type: "button", onclick: () => ask(true) }, "Explain")];
   fill(root, h("div", { class: "page-head" }, h("h1", {}, "SQL")),
-    h("form", { class: "card prompt", onsubmit: (event) => { event.preventDefault(); ask("/query"); } },
-      h("div", { class: "field" }, h("label", { for: "instance" }, "Instance"), instance, instances),
+    h("form", { class: "card prompt", onsubmit: (event) => { event.preventDefault(); ask(false); } },
+      hasSql ? choice(prompt.of) : null, prompt.fields,
       h("div", { class: "field" }, h("label", { for: "sql" }, "Query"), text),
-      h("div", { class: "prompt-end" }, run, plan, h("p", { class: "card-note", id: "sql-note" }, "Ctrl+Enter runs the query. At most 1,000 rows are shown, for at most 15 seconds of work."))),
+      h("div", { class: "prompt-end" }, run, plan, h("p", { class: "card-note", id: "sql-note" }, `Ctrl+Enter runs the query. ${prompt.note}`))),
     result);
   text.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) ask("/query");
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) ask(false);
   });
 
-  async function ask(path) {
-    if (!instance.reportValidity() || !text.reportValidity()) return;
-    keep(instance.value);
+  async function ask(explain) {
+    if (!prompt.isReady() || !text.reportValidity()) return;
     run.disabled = plan.disabled = true;
-    fill(result, h("p", { class: "empty", role: "status" }, path === "/query" ? "Running …" : "Planning …"));
+    fill(result, h("p", { class: "empty", role: "status" }, explain ? "Planning …" : "Running …"));
     const asked = text.value;
     const started = performance.now();
     try {
-      const answer = await post(path, { instance: instance.value, query: asked }, signal);
-      fill(result, path === "/query" ? rows(answer, performance.now() - started) : tree(answer.plan));
+      const answer = await prompt.send(asked, explain);
+      fill(result, explain ? tree(answer.plan) : rows(answer, performance.now() - started));
       state("good", "Serving");
     } catch (error) {
       if (error.name !== "AbortError") fill(result, failure(error, asked, text));
@@ -41,14 +40,59 @@ export function query(root, { signal, state }) {
     run.disabled = plan.disabled = false;
   }
 
-  get("/tables", {}, signal).then((answer) => {
+  prompt.example().then((example) => {
     state("good", "Serving");
-    const names = [...new Set(answer.tables.map((table) => table.name.split("/tables/")[0]))];
-    fill(instances, names.map((name) => h("option", { value: name })));
-    if (!instance.value && names.length > 0) instance.value = names[0];
-    const first = answer.tables.find((table) => table.name.startsWith(`${instance.value}/tables/`));
-    if (first && !text.value) text.value = `SELECT * FROM \`${first.name.split("/tables/")[1]}\` LIMIT 20`;
+    if (example && !text.value) text.value = example;
   }, () => {}); // The prompt works without proposals.
+}
+
+/** Returns the choice of the tables that queries read, which the address keeps. */
+function choice(of) {
+  const select = h("select", { id: "tables-of" }, [["bigtable", "Bigtable tables"], ["sql", "SQL tables"]].map(([value, title]) => h("option", { value, selected: value === of }, title)));
+  select.addEventListener("change", () => (location.hash = select.value === "sql" ? "#/query?of=sql" : "#/query"));
+  return h("div", { class: "field" }, h("label", { for: "tables-of" }, "Tables that queries read"), select);
+}
+
+/** Returns the prompt of ExecuteQuery: its fields, and what sends a query. */
+function bigtablePrompt(signal) {
+  const instances = h("datalist", { id: "instances" });
+  const instance = h("input", { id: "instance", class: "mono", list: "instances", required: true, spellcheck: "false", autocomplete: "off", value: kept(), placeholder: "projects/PROJECT/instances/INSTANCE" });
+  return {
+    of: "bigtable",
+    fields: h("div", { class: "field" }, h("label", { for: "instance" }, "Instance"), instance, instances),
+    note: "At most 1,000 rows are shown, for at most 15 seconds of work.",
+    isReady: () => instance.reportValidity(),
+    send(asked, explain) {
+      keep(instance.value);
+      return post(explain ? "/explain" : "/query", { instance: instance.value, query: asked }, signal);
+    },
+    async example() {
+      const { tables } = await get("/tables", {}, signal);
+      const names = [...new Set(tables.map((table) => table.name.split("/tables/")[0]))];
+      fill(instances, names.map((name) => h("option", { value: name })));
+      if (!instance.value && names.length > 0) instance.value = names[0];
+      const first = tables.find((table) => table.name.startsWith(`${instance.value}/tables/`));
+      return first ? `SELECT * FROM \`${first.name.split("/tables/")[1]}\` LIMIT 20` : null;
+    },
+  };
+}
+
+/** Returns the prompt of SQL tables. */
+function sqlPrompt(signal) {
+  const quoted = (name) => `"${name.replaceAll('"', '""')}"`;
+  return {
+    of: "sql",
+    fields: null,
+    note: "One statement of PostgreSQL's SQL that only reads. At most 1,000 rows are shown, for at most 10 seconds of work.",
+    isReady: () => true,
+    send: (asked, explain) => post("/sql/query", { sql: asked, explain }, signal),
+    async example() {
+      const { relations } = await get("/sql/tables", { kind: "table" }, signal);
+      // Of a name that misleads no query is proposed.
+      const first = relations.find((one) => one.kind === "table" && [one.schema, one.name].every((name) => escaped(name) === name));
+      return first ? `SELECT * FROM ${quoted(first.schema)}.${quoted(first.name)} LIMIT 20` : null;
+    },
+  };
 }
 
 function kept() {
@@ -67,20 +111,36 @@ function keep(instance) {
   }
 }
 
-/** Shows an error, with the place in the query if the message names one. */
+const WRONG = {
+  INVALID_ARGUMENT: "The query is wrong", UNIMPLEMENTED: "The server does not have this", DEADLINE_EXCEEDED: "The query takes too long",
+  PERMISSION_DENIED: "You may not run this query", RESOURCE_EXHAUSTED: "The server has no room for this query now", UNAVAILABLE: "The server cannot run the query now",
+};
+
+/** Shows an error, with the place in the query if the server tells one. */
 function failure(error, asked, text) {
-  const place = /Line: (\d+), Column: (\d+)/i.exec(error.message);
-  const parts = [notice(error.status === 403 ? "note" : "critical", { INVALID_ARGUMENT: "The query is wrong", UNIMPLEMENTED: "The server does not have this", DEADLINE_EXCEEDED: "The query takes too long", PERMISSION_DENIED: "You may not run this query" }[error.code] ?? error.code, error.message)];
-  const line = place ? asked.split("\n")[Number(place[1]) - 1] : undefined;
-  if (line !== undefined) {
-    const column = Math.max(0, Math.min(Number(place[2]) - 1, line.length));
-    const from = Math.max(0, column - 60);
-    parts.push(h("pre", { class: "card place", "aria-label": `Line ${place[1]}, column ${place[2]}` }, `${line.slice(from, column + 60)}\n${" ".repeat(column - from)}^`));
-    const start = asked.split("\n").slice(0, Number(place[1]) - 1).join("\n").length + (Number(place[1]) > 1 ? 1 : 0) + column;
-    text.focus();
-    text.setSelectionRange(start, Math.min(start + 1, asked.length));
+  const calm = [403, 409, 503].includes(error.status);
+  const told = notice(calm ? "note" : "critical", WRONG[error.code] ?? error.code, error.message);
+  const facts = [["Detail", error.detail], ["Hint", error.hint], ["SQLSTATE", error.sqlstate]];
+  told.append(...facts.filter(([, fact]) => fact).map(([name, fact]) => h("p", {}, `${name}: ${fact}`)));
+  const place = placeOf(error, asked);
+  const line = place ? asked.split("\n")[place.line] : undefined;
+  if (line === undefined) return [told];
+  const column = Math.max(0, Math.min(place.column, line.length));
+  const from = Math.max(0, column - 60);
+  const start = asked.split("\n").slice(0, place.line).join("\n").length + (place.line > 0 ? 1 : 0) + column;
+  text.focus();
+  text.setSelectionRange(start, Math.min(start + 1, asked.length));
+  return [told, h("pre", { class: "card place", "aria-label": `Line ${place.line + 1}, column ${column + 1}` }, `${line.slice(from, column + 60)}\n${" ".repeat(column - from)}^`)];
+}
+
+/** Returns line and column of an error, from 0: from its position in characters, or from its message. */
+function placeOf(error, asked) {
+  if (error.position) {
+    const lines = [...asked].slice(0, error.position - 1).join("").split("\n");
+    return { line: lines.length - 1, column: lines.at(-1).length };
   }
-  return parts;
+  const place = /Line: (\d+), Column: (\d+)/i.exec(error.message);
+  return place ? { line: Number(place[1]) - 1, column: Number(place[2]) - 1 } : null;
 }
 
 function rows(answer, ms) {
@@ -118,15 +178,17 @@ function moment(micros) {
 /** Shows a plan as a tree: the result on top, the read at the bottom. */
 function tree(plan) {
   return h("section", { class: "card plan", "aria-label": "Plan of the query" },
-    h("div", { class: "card-head" }, h("h2", {}, "Plan"), h("span", { class: "card-note" }, "each step takes the rows of the one below it")),
+    h("div", { class: "card-head" }, h("h2", {}, "Plan"), h("span", { class: "card-note" }, "each step takes the rows of the steps below it")),
     h("div", { class: "card-body" }, h("ol", { class: "steps" }, step(plan))));
 }
 
 function step(of) {
+  const below = of.inputs ?? (of.input ? [of.input] : []);
+  const keys = of.keys ?? [];
   return h("li", {}, h("div", { class: "step" }, h("h3", {}, of.name),
-    h("dl", {}, of.facts.map((fact) => h("div", {}, h("dt", {}, fact.name), h("dd", {}, fact.text)))),
-    of.keys.length > 0 ? h("ul", { class: "key-ranges", "aria-label": "Ranges of keys" }, of.keys.map(range)) : null),
-  of.input ? h("ol", { class: "steps" }, step(of.input)) : null);
+    of.facts.length > 0 ? h("dl", {}, of.facts.map((fact) => h("div", {}, h("dt", {}, fact.name), h("dd", {}, fact.text)))) : null,
+    keys.length > 0 ? h("ul", { class: "key-ranges", "aria-label": "Ranges of keys" }, keys.map(range)) : null),
+  below.length > 0 ? h("ol", { class: "steps" }, below.map(step)) : null);
 }
 
 function range({ start, end }) {

@@ -4,9 +4,11 @@ const ROOT = "api/v1";
 const TOKEN = "stele-token";
 
 export class ApiError extends Error {
-  constructor(status, code, message) {
+  /** Errors of statements of SQL have more: sqlstate, detail, hint and position, as far as they are known. */
+  constructor(status, code, message, more = {}) {
     super(message);
-    Object.assign(this, { status, code });
+    const { sqlstate, detail, hint, position } = more;
+    Object.assign(this, { status, code, sqlstate, detail, hint, position });
   }
 }
 
@@ -45,7 +47,7 @@ async function ask(path, options) {
   }
   const body = await answer.json().catch(() => null);
   if (answer.ok && body !== null) return body;
-  const { code, message } = body?.error ?? { code: "INTERNAL", message: `The server answered with status ${answer.status}.` };
+  const { code, message, ...more } = body?.error ?? { code: "INTERNAL", message: `The server answered with status ${answer.status}.` };
   if (answer.status === 401) document.dispatchEvent(new CustomEvent("stele-sign-in"));
-  throw new ApiError(answer.status, code, message);
+  throw new ApiError(answer.status, code, message, more);
 }

@@ -1,6 +1,6 @@
 //! Tables of SQL: their list, their structure, their trees, and pages of their rows.
 //!
-//! They are read from the catalog and by scans of the relational layer, and never by a text of SQL.
+//! They are read from the catalog and by scans of the relational layer, and by a text of SQL in `prompt` alone.
 //!
 //! Invariants:
 //! 1. A visitor needs the permissions of [`LIST`] and [`READ`] from a policy: what a server without one lets
@@ -11,6 +11,7 @@
 //! 3. Only the node that has the database answers.
 
 pub(in super::super) mod list;
+pub(in super::super) mod prompt;
 pub(in super::super) mod rows;
 pub(in super::super) mod structure;
 pub(in super::super) mod tree;
@@ -20,14 +21,14 @@ use super::super::request::failure::Failure;
 use super::super::request::guard::Visitor;
 use super::super::request::params::Params;
 use ::relational::{Catalog, Database, Error, SqlState, Table};
-use ::sql::Seat;
+use ::sql::{Door, Seat};
 use std::sync::Arc;
 use tonic::Code;
 
 /// Permission on the list and the structure of relations.
 pub(in super::super) const LIST: &str = "stele.sqlTables.list";
 /// Permission on rows, and on the keys that files begin and end with.
-const READ: &str = "stele.sqlTables.readRows";
+pub(in super::super) const READ: &str = "stele.sqlTables.readRows";
 /// Permission on the schema of a Bigtable table, which a declared table tells of.
 const GET_TABLE: &str = "bigtable.tables.get";
 
@@ -38,6 +39,11 @@ const NO_IDENTITIES: &str = "the superusers of SQL have passwords, and this serv
 
 /// Returns the database, if this server has it now.
 fn database(console: &Console) -> Result<Arc<Database>, Failure> {
+    door(console).map(|door| Arc::clone(door.database()))
+}
+
+/// Returns the door to the database, if this server has it now.
+fn door(console: &Console) -> Result<Door, Failure> {
     let Some(seat) = console.server.sql_seat() else {
         return Err(match console.server.store() {
             None => Failure::opening(),
@@ -45,7 +51,7 @@ fn database(console: &Console) -> Result<Arc<Database>, Failure> {
         });
     };
     match &*seat.borrow() {
-        Seat::Here(door) => Ok(Arc::clone(door.database())),
+        Seat::Here(door) => Ok(door.clone()),
         Seat::At(address) => {
             let text = format!(
                 "another node leads the database of SQL; ask the console of the node that serves \
