@@ -113,7 +113,7 @@ fn form_for(kind: Kind) -> TextForm {
 pub(super) fn clickhouse_table() -> String {
     let key = bench_core::hits::SORT_KEY.join(", ");
     format!(
-        "CREATE TABLE bench.hits ({}) ENGINE = MergeTree ORDER BY ({key})",
+        "CREATE TABLE clickbench.hits ({}) ENGINE = MergeTree ORDER BY ({key})",
         clickhouse_columns()
     )
 }

@@ -71,21 +71,21 @@ class ClickHouse:
         self.session = session.Session(directory)
         version = self.session.query("SELECT version()", "TSV").data().strip()
         self.version = f"ClickHouse {version} (chdb {chdb.__version__})"
-        self.session.query("CREATE DATABASE IF NOT EXISTS bench ENGINE = Atomic")
-        self.session.query("USE bench")
+        self.session.query("CREATE DATABASE IF NOT EXISTS clickbench ENGINE = Atomic")
+        self.session.query("USE clickbench")
 
     def create(self, request):
         self.session.query(request["create"])
 
     def load(self, request):
         file = f"file({quoted(request['file'])}, 'TabSeparated', {quoted(request['columns'])})"
-        self.session.query(f"INSERT INTO bench.hits SELECT * FROM {file}")
+        self.session.query(f"INSERT INTO clickbench.hits SELECT * FROM {file}")
 
     def count_rows(self, sql):
         return self.session.query(sql, "TSV").data().count("\n")
 
     def table_bytes(self):
-        sql = "SELECT sum(bytes_on_disk) FROM system.parts WHERE active AND database = 'bench'"
+        sql = "SELECT sum(bytes_on_disk) FROM system.parts WHERE active AND database = 'clickbench'"
         return int(self.session.query(sql, "TSV").data())
 
 
