@@ -10,6 +10,7 @@ mod compaction_sim;
 mod door;
 mod front;
 mod granularity;
+mod hits;
 mod hostile;
 mod measure;
 mod memtable;
@@ -66,6 +67,8 @@ enum Bench {
     Cluster(front::clustered::ClusteredArgs),
     /// Stele beside PostgreSQL: reads and writes of single rows, transactions, COPY.
     Sql(sql::SqlArgs),
+    /// The table of ClickBench in Stele's columnar tables, PostgreSQL, DuckDB and ClickHouse.
+    Hits(hits::HitsArgs),
     /// Random writes at full rate for minutes: stalls of writes, and reads beside them.
     SoakWrites(soak_writes::SoakWritesArgs),
     /// Attacks on a running server, each beside an honest client that is measured.
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
         Bench::Cluster(args) => front::clustered::run(&args).map_err(|error| error.to_string()),
         Bench::SoakWrites(args) => soak_writes::run(&args).map_err(|error| error.to_string()),
         Bench::Sql(args) => sql::run(&args).map_err(|error| error.to_string()),
+        Bench::Hits(args) => hits::run(&args).map_err(|error| error.to_string()),
         Bench::Bigtable(args) => front::run(&args).map_err(|error| error.to_string()),
         Bench::Door(args) => door::run(&args).map_err(|error| error.to_string()),
         Bench::RowHeat(args) => row_heat::run(&args).map_err(|error| error.to_string()),

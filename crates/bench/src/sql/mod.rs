@@ -5,7 +5,7 @@
 //!    medians over the rounds.
 //! 3. At the end the sums of what was transferred must agree on each server, or the run fails.
 
-mod peers;
+pub(crate) mod peers;
 mod work;
 
 use crate::AnyError;
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &SqlArgs) -> Result<(), AnyError> {
 async fn measure(args: &SqlArgs) -> Result<(), AnyError> {
     let dir = tempfile::tempdir()?;
     let peers = [
-        Peer::stele(&args.server, dir.path())?,
+        Peer::stele(&args.server, dir.path(), "512MiB")?,
         Peer::postgres(&args.postgres, args.postgres_uid, dir.path()).await?,
     ];
     for peer in &peers {

@@ -1,7 +1,7 @@
 //! The two servers: how they start, and the CPU time and memory of all their processes.
 //!
-//! 1. All memory of Stele is bounded by 512 MiB. PostgreSQL has 256 MiB of shared buffers beside what its
-//!    processes take, and the page cache of the system, which nothing counts.
+//! 1. All memory of Stele is bounded by what its caller gives. PostgreSQL has 256 MiB of shared buffers beside
+//!    what its processes take, and the page cache of the system, which nothing counts.
 //! 2. A server ends when its value is dropped.
 
 use crate::AnyError;
@@ -18,8 +18,8 @@ use tokio_postgres::{Client, Config, NoTls};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One of the servers that are compared.
-pub(super) struct Peer {
-    pub(super) name: &'static str,
+pub(crate) struct Peer {
+    pub(crate) name: &'static str,
     config: Config,
     process: Process,
     /// Largest memory seen. Publishes nothing.
@@ -44,18 +44,19 @@ impl Drop for Postmaster {
 }
 
 impl Peer {
-    pub(super) fn stele(binary: &Path, dir: &Path) -> Result<Self, AnyError> {
+    /// Starts Stele in `dir` with a bound of its memory, such as `512MiB`.
+    pub(crate) fn stele(binary: &Path, dir: &Path, memory: &str) -> Result<Self, AnyError> {
         let port = free_port()?;
         let flags = [
             format!("--sql-listen=127.0.0.1:{port}"),
-            "--memory-bytes-max=512MiB".to_owned(),
+            format!("--memory-bytes-max={memory}"),
             "--log-level=error".to_owned(),
         ];
         let server = Server::start(binary, dir, &flags)?;
         Ok(Self::at("stele", port, Process::Stele(server)))
     }
 
-    pub(super) async fn postgres(
+    pub(crate) async fn postgres(
         programs: &Path,
         uid: Option<u32>,
         dir: &Path,
@@ -105,14 +106,14 @@ impl Peer {
         Self { name, config, process, peak: AtomicU64::new(0) }
     }
 
-    pub(super) async fn connect(&self) -> Result<Client, AnyError> {
+    pub(crate) async fn connect(&self) -> Result<Client, AnyError> {
         let (client, connection) = self.config.connect(NoTls).await?;
         tokio::spawn(connection);
         Ok(client)
     }
 
     /// CPU time of all its processes so far.
-    pub(super) fn cpu(&self) -> Result<Duration, AnyError> {
+    pub(crate) fn cpu(&self) -> Result<Duration, AnyError> {
         match &self.process {
             Process::Stele(server) => server.cpu(),
             Process::Postgres(Postmaster(child)) => {
@@ -127,7 +128,7 @@ impl Peer {
     }
 
     /// Takes note of the memory that its processes have now; pages that they share count once.
-    pub(super) fn note_memory(&self) -> Result<(), AnyError> {
+    pub(crate) fn note_memory(&self) -> Result<(), AnyError> {
         let pids = match &self.process {
             Process::Stele(server) => vec![server.pid()],
             Process::Postgres(Postmaster(child)) => {
@@ -139,8 +140,20 @@ impl Peer {
         Ok(())
     }
 
-    pub(super) fn peak_bytes(&self) -> u64 {
+    pub(crate) fn peak_bytes(&self) -> u64 {
         self.peak.load(Ordering::Relaxed)
+    }
+
+    /// Returns the largest resident memory of a server of one process so far, as the system notes it. A server
+    /// of several processes has none: its memory must be looked at time and again.
+    pub(crate) fn resident_peak(&self) -> Option<u64> {
+        match &self.process {
+            Process::Stele(server) => {
+                let status = format!("/proc/{}/status", server.pid());
+                bytes_of_line(&std::fs::read_to_string(status).ok()?, "VmHWM:")
+            }
+            Process::Postgres(_) => None,
+        }
     }
 }
 
@@ -167,6 +180,11 @@ fn cpu_of_ended_children(pid: u32) -> Result<Duration, AnyError> {
 /// Memory of a process, where a page that several share counts in part for each.
 fn share_of_memory(pid: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    bytes_of_line(&text, "Pss:")
+}
+
+/// Returns the bytes in the line that begins with `name`, in a text that counts in kB.
+fn bytes_of_line(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
 }
