@@ -20,7 +20,8 @@
 //! 3. [`Input::Lost`] comes whenever a connection breaks, or nothing was heard of a node for about an
 //!    election timeout: sleeping replicas rely on it.
 //! 4. A write that fails, of a round or a vote, ends the process, or at least this driver.
-//! 5. Changes of leases take effect before the messages of their step are sent: a handover begins with one.
+//! 5. Changes of leases take effect before the messages of their step are sent: a handover begins with one, and
+//!    with one other nodes learn what is committed.
 //! 6. A panic of the driver ends the process, not a thread of it. The `raft` crate panics when it
 //!    finds its state broken, and the state of other groups may depend on what it did half.
 

@@ -117,7 +117,8 @@ pub struct Output {
     pub answers: Vec<(Ticket, Answer)>,
     /// Changes of role, term or leader.
     pub roles: Vec<RoleChange>,
-    /// Leases that began, were prolonged or ended. They count from before the messages of the step are sent.
+    /// Leases that began, were prolonged or ended, and commits under them. They count from before the messages of the
+    /// step are sent.
     pub leases: Vec<LeaseChange>,
     /// Replicas that the log cannot help any more.
     pub seeding: Vec<Seeding>,
@@ -241,7 +242,8 @@ pub struct RoleChange {
 }
 
 /// The lease of the leader on this node, under which it answers reads by itself. A read that finds, at a time
-/// before `end`, that an entry of `term` is applied here, sees all that was acknowledged before that time.
+/// before `end`, that `committed` is applied here, sees all that was acknowledged before that time, and all that
+/// another node has shown: a former leader may have applied entries of this term before this leader has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeaseChange {
     /// Group that the lease is of.
@@ -250,6 +252,8 @@ pub struct LeaseChange {
     pub term: u64,
     /// End of the lease by the clock of the node; `None` without a lease.
     pub end: Option<Time>,
+    /// Last entry that is committed, which is of `term` where there is a lease.
+    pub committed: u64,
 }
 
 /// A replica that needs entries which are no longer in the log.

@@ -87,7 +87,8 @@ impl Node {
     }
 
     /// Returns the term of this node if its lease proves that the trees have all that was acknowledged before
-    /// the call: what this leader acknowledged is applied here, and no other one was elected.
+    /// the call: no other leader was elected, and all that this one committed is applied here. That also has what a
+    /// former leader showed, whose read came late and found entries that are not applied here yet.
     fn leased(&self, hosted: &Hosted) -> Option<Ready> {
         let ready = hosted.status.borrow().ready()?;
         let now = driver_thread::now(&self.shared);

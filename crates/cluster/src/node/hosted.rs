@@ -43,6 +43,14 @@ impl Status {
     }
 }
 
+/// What the driver told of a lease.
+#[derive(Debug, Clone, Copy)]
+struct Lease {
+    term: u64,
+    end: Time,
+    committed: u64,
+}
+
 /// The header of this file describes it.
 pub(super) struct Hosted {
     pub(super) group: GroupId,
@@ -52,8 +60,8 @@ pub(super) struct Hosted {
     /// The newest descriptor, which is on disk.
     descriptor: Mutex<Arc<Descriptor>>,
     pub(super) status: watch::Sender<Status>,
-    /// Term and end of the lease of the leader on this node.
-    lease: Mutex<Option<(u64, Time)>>,
+    /// The lease of the leader on this node, if it has one.
+    lease: Mutex<Option<Lease>>,
     /// When the driver was last told of a read. Publishes nothing.
     read_told: AtomicU64,
     /// Committed entries on their way to the task that applies them.
@@ -115,12 +123,17 @@ impl Hosted {
 
     /// Notes what the driver tells of the lease.
     pub(super) fn set_lease(&self, lease: &LeaseChange) {
-        *self.lease.lock() = lease.end.map(|end| (lease.term, end));
+        let LeaseChange { term, committed, .. } = *lease;
+        *self.lease.lock() = lease.end.map(|end| Lease { term, end, committed });
     }
 
-    /// Returns true if the leader of `term` has a lease at the time `now`, which was read before the call.
+    /// Returns true if the leader of `term` has a lease at the time `now`, which was read before the call, and all is
+    /// applied here that any node may have shown by then.
     pub(super) fn has_lease(&self, term: u64, now: Time) -> bool {
-        self.lease.lock().is_some_and(|(of, end)| of == term && now < end)
+        let lease = *self.lease.lock();
+        lease.is_some_and(|lease| {
+            lease.term == term && now < lease.end && lease.committed <= self.applied()
+        })
     }
 
     /// Returns true if the driver was not told of a read for so long; it is to be told of this one.

@@ -65,11 +65,12 @@ impl World {
         let Some(process) = node.process.as_ref() else { return false };
         let leads = process.roles.get(&group).filter(|role| role.leads).map(|role| role.term);
         let Some(machine) = process.machines.get(&group) else { return false };
-        let (applied, generation) = (machine.now.id.term, machine.generation);
+        let (applied, generation) = (machine.now.id, machine.generation);
         let lease = process.leases.get(&group).copied();
         let holds = |lease: &LeaseChange| {
             let term = Some(lease.term);
-            term == leads && lease.term == applied && lease.end.is_some_and(|end| time < end)
+            let all = lease.term == applied.term && lease.committed <= applied.index;
+            term == leads && all && lease.end.is_some_and(|end| time < end)
         };
         let Some(LeaseChange { term, .. }) = lease.filter(holds) else { return false };
         self.evaluate_later(id, boot, generation, term, request);

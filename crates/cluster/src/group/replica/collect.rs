@@ -51,13 +51,14 @@ impl Replica {
         collected
     }
 
-    /// Tells the lease if it has changed.
+    /// Tells the lease if it has changed, or what is committed under it.
     fn tell_lease(&mut self, step: &mut Step<'_>) {
-        let lease = self.told_lease(step);
+        let committed = self.raft.raft.raft_log.committed;
+        let lease = self.told_lease(step).map(|end| (end, committed));
         if lease != self.lease_told {
             self.lease_told = lease;
-            let (group, term) = (self.group, self.raft.raft.term);
-            step.out.leases.push(LeaseChange { group, term, end: lease });
+            let (group, term, end) = (self.group, self.raft.raft.term, lease.map(|(end, _)| end));
+            step.out.leases.push(LeaseChange { group, term, end, committed });
         }
     }
 

@@ -88,7 +88,7 @@ pub(super) struct Replica {
     promise: Promise,
     lease: Lease,
     /// End of the lease that was told last.
-    lease_told: Option<Time>,
+    lease_told: Option<(Time, u64)>,
     /// Replica to which this one wanted to hand its office, until a leader is known again.
     heir: Option<ReplicaId>,
     reads: Reads,

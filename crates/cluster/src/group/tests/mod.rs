@@ -45,6 +45,7 @@ struct Nodes {
     applied: BTreeMap<u64, Vec<Entry>>,
     answers: BTreeMap<Ticket, Answer>,
     roles: BTreeMap<u64, RoleChange>,
+    leases: BTreeMap<u64, LeaseChange>,
     fetches: Vec<(u64, Fetch)>,
     seeding: Vec<Seeding>,
     let_go: usize,
@@ -70,6 +71,7 @@ impl Nodes {
             applied: BTreeMap::new(),
             answers: BTreeMap::new(),
             roles: BTreeMap::new(),
+            leases: BTreeMap::new(),
             fetches: Vec::new(),
             seeding: Vec::new(),
             let_go: 0,
@@ -100,7 +102,9 @@ impl Nodes {
         loop {
             let out = self.drivers.get_mut(&node).unwrap().step(self.now, inputs);
             inputs = Vec::new();
+            self.leases.extend(out.leases.last().map(|lease| (node, *lease)));
             for (to, messages) in out.messages {
+                messages.iter().for_each(|message| self.check_commit(node, message));
                 self.sent.extend(messages.into_iter().map(|message| (node, to.0, message)));
             }
             if let Some(round) = out.round {
@@ -129,6 +133,16 @@ impl Nodes {
             if inputs.is_empty() && !out.more {
                 return;
             }
+        }
+    }
+
+    /// Checks that no message tells of a commit that a lease of its sender does not have.
+    fn check_commit(&self, node: u64, message: &Message) {
+        let Some(lease) = self.leases.get(&node).filter(|lease| lease.end.is_some()) else {
+            return;
+        };
+        if let Body::Append { commit, .. } | Body::Heartbeat { commit, .. } = message.body {
+            assert!(commit <= lease.committed, "{message:?} goes before {lease:?}");
         }
     }
 

@@ -109,6 +109,23 @@ fn a_read_waits_for_the_state_machine() {
 }
 
 #[test]
+fn a_lease_tells_what_is_committed_though_it_is_not_applied() {
+    let mut nodes = Nodes::new(3, Shape::DEFAULT);
+    let leader = nodes.elect();
+    nodes.slow_apply.insert(leader);
+    let before = nodes.leases[&leader];
+    assert!(before.end.is_some());
+    nodes.propose(leader, 1, None, b"one");
+    nodes.settle();
+    // Others have applied it and may show it, as a former leader does whose read was late.
+    let follower = (1..=3).find(|node| *node != leader).unwrap();
+    assert_eq!(nodes.applied[&follower].last().unwrap().command, b"one"[..]);
+    let lease = nodes.leases[&leader];
+    assert_eq!((lease.term, lease.committed), (before.term, before.committed + 1));
+    assert_eq!(nodes.unapplied[&leader], lease.committed);
+}
+
+#[test]
 fn proposals_that_lost_their_places_are_superseded() {
     let mut nodes = Nodes::new(3, Shape::DEFAULT);
     let old = nodes.elect();
