@@ -9,6 +9,10 @@ use crate::{
 use arrow_array::ArrayRef;
 use std::ops::Range;
 
+/// Most rows of a page that [`encode_segment`] makes, though the format has longer ones. A reader hands over as many
+/// rows at once, so what waits for others keeps no more of a page alive than it has.
+const PAGE_ROWS: usize = 8_192;
+
 /// A segment that was encoded.
 #[derive(Debug, Clone)]
 pub struct EncodedSegment {
@@ -79,17 +83,17 @@ fn check(columns: &[(u32, ArrayRef)]) -> Result<usize, Error> {
     Ok(rows)
 }
 
-/// Returns the rows of each page: as many as fit by their plain form, and at least one.
+/// Returns the rows of each page: as many as fit by their plain form, at most [`PAGE_ROWS`] and at least one.
 fn cut(values: &Values<'_>) -> Vec<Range<usize>> {
     let rows = values.len();
-    if plain_page_bytes(values) <= BODY_BYTES_MAX {
+    if rows <= PAGE_ROWS && plain_page_bytes(values) <= BODY_BYTES_MAX {
         return std::iter::once(0..rows).collect();
     }
     let Values::Text(texts) = values else {
         // Pages of equal length. A null bitmap and its padding take at most an eighth of a byte a row and 64.
         let row = values.plain_bytes() as f64 / rows as f64 + 0.125;
         let pages = (row * rows as f64 / (BODY_BYTES_MAX - 128) as f64).ceil() as usize;
-        let step = rows.div_ceil(pages);
+        let step = rows.div_ceil(pages).min(PAGE_ROWS);
         return (0..rows).step_by(step).map(|row| row..rows.min(row + step)).collect();
     };
     // Offset and bit of NULL of each row; the rest is for the first offset and padding.
@@ -97,7 +101,7 @@ fn cut(values: &Values<'_>) -> Vec<Range<usize>> {
     let (mut pages, mut first, mut bits) = (Vec::new(), 0, 0);
     for (row, text) in texts.iter().enumerate() {
         let more = 8 * text.len() + 33;
-        if row > first && bits + more > budget {
+        if row > first && (bits + more > budget || row - first >= PAGE_ROWS) {
             pages.push(first..row);
             (first, bits) = (row, 0);
         }

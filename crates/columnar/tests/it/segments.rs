@@ -66,9 +66,19 @@ fn sketches_count_different_values_over_segments() {
 }
 
 #[test]
-fn columns_of_wide_values_are_cut_evenly() {
-    let (array, _) = column(ColumnType::Decimal128, Shape::Random, 0.5, ROWS_MAX, 1);
-    let segment = encode_segment(&[(1, array)], &PageOptions::default()).unwrap();
+fn columns_are_cut_into_pages_of_as_many_rows_as_a_batch_has() {
+    for (rows, pages) in
+        [(8_192, vec![8_192]), (8_193, vec![8_192, 1]), (20_000, vec![8_192, 8_192, 3_616])]
+    {
+        for column_type in [ColumnType::Decimal128, ColumnType::Boolean, ColumnType::Int32] {
+            let (array, _) = column(column_type, Shape::Random, 0.5, rows, 1);
+            let segment = encode_segment(&[(1, array)], &PageOptions::default()).unwrap();
+            let found = segment.descriptor.columns[0].pages.iter().map(|page| page.rows);
+            assert_eq!(found.collect::<Vec<u32>>(), pages, "{column_type:?}");
+        }
+    }
+    let texts: ArrayRef = Arc::new((0..10_000).map(|_| Some("x")).collect::<StringViewArray>());
+    let segment = encode_segment(&[(1, texts)], &PageOptions::default()).unwrap();
     let rows: Vec<u32> = segment.descriptor.columns[0].pages.iter().map(|page| page.rows).collect();
-    assert_eq!(rows, [32_768, 32_768]);
+    assert_eq!(rows, [8_192, 1_808]);
 }

@@ -14,6 +14,7 @@ use crate::types::Oid;
 use bytes::Bytes;
 use engine::Direction;
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// A segment of a columnar table.
@@ -29,16 +30,31 @@ impl View {
     /// Returns the segments of a columnar table, by ascending numbers. Blocks. 42P01 if the view has no such table,
     /// 57014 once it is cancelled, XX000 for a table of rows.
     pub fn segments(&self, table: Oid, cancel: &CancelFlag) -> Result<Vec<Segment>> {
-        let mut cursor = self.descriptors(self.table(table)?, cancel.clone())?;
-        let segment = |key: &[u8], descriptor: &[u8]| {
-            let descriptor = Bytes::copy_from_slice(descriptor);
-            Ok(Segment { number: read_segment_key(key)?, descriptor })
-        };
         let mut found = Vec::new();
-        while let Some(next) = cursor.next(segment)? {
-            found.push(next);
-        }
+        self.each_segment(table, cancel, |number, descriptor| {
+            found.push(Segment { number, descriptor: Bytes::copy_from_slice(descriptor) });
+            Ok(ControlFlow::Continue(()))
+        })?;
         Ok(found)
+    }
+
+    /// Lends number and encoded descriptor of each segment of a columnar table, by ascending numbers, until
+    /// `use_segment` ends it: descriptors of a large table are long together. Errors are as in [`Self::segments`].
+    pub fn each_segment(
+        &self,
+        table: Oid,
+        cancel: &CancelFlag,
+        mut use_segment: impl FnMut(u64, &[u8]) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        let mut cursor = self.descriptors(self.table(table)?, cancel.clone())?;
+        loop {
+            cancel.check()?;
+            let next =
+                cursor.next(|key, descriptor| use_segment(read_segment_key(key)?, descriptor))?;
+            if next.is_none_or(|flow| flow.is_break()) {
+                return Ok(());
+            }
+        }
     }
 
     /// Returns true if a columnar table has a segment. Blocks.

@@ -186,6 +186,48 @@ async fn columns_that_a_copy_does_not_name_get_their_defaults() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn defaults_have_the_precision_of_their_columns() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    let create = "CREATE TABLE t (a int, i interval(0) DEFAULT '1.6 s', ti time(1) DEFAULT '10:00:00.26', \
+                  ts timestamp(0) DEFAULT '2020-01-01 00:00:00.7') USING columnar";
+    client.batch_execute(create).await.unwrap();
+    load(&client, "t (a)", (0..5).map(|id| format!("{id}\n"))).await;
+    load(&client, "t (a)", (0..MANY).map(|id| format!("{id}\n"))).await;
+    client.batch_execute("INSERT INTO t (a) VALUES (1)").await.unwrap();
+    let seen = "SELECT i, ti, ts, count(*) FROM t GROUP BY i, ti, ts";
+    assert_eq!(rows(&client, seen).await, ["00:00:02|10:00:00.3|2020-01-01 00:00:01|9006"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_defaults_make_shorter_segments() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    let create = "CREATE TABLE t (a int, b text DEFAULT repeat('x', 20000)) USING columnar";
+    client.batch_execute(create).await.unwrap();
+    load(&client, "t (a)", (0..MANY).map(|id| format!("{id}\n"))).await;
+    let seen = "SELECT count(*), sum(a), min(length(b)), max(length(b)) FROM t";
+    assert_eq!(rows(&client, seen).await, ["9000|40495500|20000|20000"]);
+    let plan = rows(&client, "EXPLAIN SELECT a FROM t").await.concat();
+    assert!(plan.contains("segments 3 of 3"), "{plan}");
+    assert_eq!(rows(&client, "SELECT length(b) FROM t LIMIT 1").await, ["20000"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_many_columns_are_read_within_the_memory_of_queries() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    let columns: Vec<String> = (0..600).map(|number| format!("c{number} bigint")).collect();
+    let create = format!("CREATE TABLE t ({}) USING columnar", columns.join(", "));
+    client.batch_execute(&create).await.unwrap();
+    load(&client, "t (c7)", (0..13_000).map(|id| format!("{id}\n"))).await;
+    let row = rows(&client, "SELECT * FROM t LIMIT 1").await;
+    assert_eq!(row[0].split('|').count(), 600);
+    let last = "SELECT * FROM t ORDER BY c7 DESC LIMIT 1";
+    assert!(rows(&client, last).await[0].contains("|12999|"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_load_is_part_of_its_transaction() {
     let server = Server::start().await;
     let (client, other) = (server.client().await, server.client().await);

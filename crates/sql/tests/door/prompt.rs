@@ -69,6 +69,32 @@ async fn a_prompt_reads_what_no_role_was_granted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn nothing_works_on_behind_an_answer() {
+    let server = Server::start().await;
+    let owner = server.client().await;
+    let setup = "CREATE TABLE t (n int); INSERT INTO t SELECT * FROM generate_series(1, 60000)";
+    owner.batch_execute(setup).await.unwrap();
+    // The rows of the answer come at once, and a join without end goes beside them.
+    let text = "SELECT a.n FROM t a JOIN t b ON a.n * 5000 + b.n < 9201 UNION ALL \
+                SELECT n FROM generate_series(1, 2000) AS g(n)";
+    // More of them than the query side has threads.
+    for _ in 0..6 {
+        assert!(rows(&server, text, LIMITS).await.more);
+    }
+    let count = "SELECT count(*) FROM (SELECT n % 7, count(*) FROM t GROUP BY n % 7) AS g";
+    assert_eq!(owner.query_one(count, &[]).await.unwrap().get::<_, i64>(0), 7);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_in_parentheses_is_explained() {
+    let server = Server::start().await;
+    let text = "(SELECT 1) UNION (SELECT 2)";
+    assert_eq!(rows(&server, text, LIMITS).await.rows.len(), 2);
+    let explained = Prompt { is_explained: true, ..prompt(text, LIMITS) };
+    assert!(matches!(server.door.prompt(explained).await, Ok(PromptAnswer::Plan(_))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_prompt_changes_nothing() {
     let server = Server::start().await;
     let owner = server.client().await;

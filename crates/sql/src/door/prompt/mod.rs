@@ -12,7 +12,8 @@
 //! 4. It ends when its time is over, when its caller drops the future, or as a session does: by
 //!    `pg_cancel_backend` or with its door. It is among the sessions meanwhile.
 //! 5. At most [`PROMPTS_MAX`] run at one time.
-//! 6. An answer has at most the rows and about the bytes of its limits, and no more is read for it.
+//! 6. Nothing of its work goes on behind its answer, also if the query has more rows than were wanted.
+//! 7. An answer has at most the rows and about the bytes of its limits, and no more is read for it.
 
 mod reads;
 mod view_of_server;
@@ -120,8 +121,11 @@ impl Door {
             Watch::begin(&registered.cancel, Some(prompt.limits.time))
         };
         let _ends = Ends(Arc::clone(&registered.cancel));
+        let flag = watch.flag().clone();
         let done = threads.spawn(async move {
             let answer = work::answer(&shared, &prompt, &registered, watch).await;
+            // A query of which only the first rows were wanted works on: joins look at nothing but the flag.
+            flag.cancel();
             drop(place);
             answer
         });

@@ -26,7 +26,7 @@ const USER: &str = "pg_read_all_data";
 /// Name by which `pg_stat_activity` tells prompts.
 const APPLICATION: &str = "stele prompt";
 /// Words before a statement whose plan is asked for.
-const EXPLAIN: &str = "EXPLAIN ";
+const EXPLAIN: &str = "EXPLAIN (VERBOSE off) ";
 /// Rows that are taken from a statement at once.
 const BATCH_ROWS: usize = 256;
 
@@ -72,8 +72,7 @@ async fn observed(
     let mut context = underway.context();
     let done = perf_context::within(&mut context, || perf_context::carried(work)).await;
     let error = done.as_ref().err().map(|error| error.state);
-    let tag = if prompt.is_explained { "EXPLAIN" } else { "SELECT" };
-    let (kind, took) = underway.end(registered.pid, done.is_ok().then_some(tag), error);
+    let (kind, took) = underway.end(registered.pid, None, error);
     shared.counts.took(kind.label(), error, took);
     if error.is_none() {
         shared.counts.statement(kind);
@@ -202,7 +201,9 @@ struct Taken {
 impl Taken {
     fn new(rows: &Rows, limits: PromptLimits, settings: &Arc<values::Settings>) -> Self {
         let (columns, settings) = (rows.columns(), Arc::clone(settings));
-        Self { columns, limits, settings, rows: Vec::new(), bytes: 0, buffer: Vec::new() }
+        let head = |column: &Column| limits.node_bytes + column.name.len();
+        let bytes = columns.iter().map(head).sum();
+        Self { columns, limits, settings, rows: Vec::new(), bytes, buffer: Vec::new() }
     }
 
     /// Takes rows as far as there is room.

@@ -44,7 +44,7 @@ pub(super) struct ColumnarScanExec {
     rows: Arc<dyn PartitionStream>,
     /// Rows that the query wants at most, if it wants not all.
     limit: Option<usize>,
-    /// The segments of the table, with the ones that are not read.
+    /// The segments that were looked at, with the ones that are not read.
     segments: usize,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -169,6 +169,19 @@ impl ExecutionPlan for ColumnarScanExec {
         });
         let schema = Arc::clone(&self.shared.schema);
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, counted)))
+    }
+
+    /// Returns the scan with metrics of its own: a plan that is run for each row would keep those of all runs.
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(Self {
+            shared: Arc::clone(&self.shared),
+            partitions: self.partitions.clone(),
+            rows: Arc::clone(&self.rows),
+            limit: self.limit,
+            segments: self.segments,
+            properties: Arc::clone(&self.properties),
+            metrics: ExecutionPlanMetricsSet::new(),
+        }))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

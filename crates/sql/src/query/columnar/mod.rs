@@ -15,6 +15,7 @@ mod reader;
 mod segment;
 mod zones;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use columnar::SegmentDescriptor;
@@ -23,7 +24,7 @@ use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::streaming::PartitionStream;
 use engine::perf_context::within;
-use relational::{CancelFlag, Error, Oid, Result, Segment, Table, View};
+use relational::{CancelFlag, Error, Oid, Result, Table, View};
 use tokio::task::spawn_blocking;
 
 use super::arrow::scalar_of;
@@ -121,27 +122,28 @@ struct Search {
 }
 
 impl Search {
-    /// Returns the parts of segments that are to be read, and the number of all segments. Blocks.
+    /// Returns the parts of segments that are to be read, and the number of segments that were looked at: all, unless
+    /// the rows of the first ones are enough. Blocks.
     fn parts(&self, view: &View) -> Result<(Vec<Part>, usize)> {
-        let segments = view.segments(self.oid, &self.cancel)?;
-        let (mut parts, mut rows) = (Vec::new(), 0);
-        for segment in &segments {
-            if rows >= self.rows_max {
-                break;
-            }
-            self.cancel.check()?;
-            if let Some(part) = self.part(segment)? {
+        let (mut parts, mut rows, mut segments) = (Vec::new(), 0, 0);
+        view.each_segment(self.oid, &self.cancel, |number, descriptor| {
+            segments += 1;
+            if let Some(part) = self.part(number, descriptor)? {
                 rows += part.rows();
                 parts.push(part);
             }
-        }
-        Ok((parts, segments.len()))
+            Ok(if rows < self.rows_max {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            })
+        })?;
+        Ok((parts, segments))
     }
 
-    fn part(&self, segment: &Segment) -> Result<Option<Part>> {
-        let number = segment.number;
+    fn part(&self, number: u64, descriptor: &[u8]) -> Result<Option<Part>> {
         let place = || format!("table {}: segment {number}", self.table);
-        let descriptor = SegmentDescriptor::decode(&segment.descriptor)
+        let descriptor = SegmentDescriptor::decode(descriptor)
             .map_err(|error| unreadable(&format!("{}, its descriptor", place()), &error))?;
         Part::of(number, &descriptor, &self.wanted, &self.zones).map_err(|mut error| {
             error.message = format!("{}, {}", place(), error.message);

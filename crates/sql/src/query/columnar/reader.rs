@@ -2,7 +2,9 @@
 //!
 //! 1. Only pages of wanted columns are read that have rows of a batch, each of them once.
 //! 2. The flag of the statement is looked at before each page.
-//! 3. The pages that lie in memory, and a batch made of several, count in the memory of queries.
+//! 3. The pages that lie in memory, and a batch made of several, count in the memory of queries. Up to
+//!    [`SURE_BYTES`] they are had even if others took all memory: operators that can spill to disk must be given the
+//!    rows that make them spill.
 //! 4. A damaged page ends the query with XX001, and the text names its place.
 
 use std::ops::Range;
@@ -24,6 +26,11 @@ use super::super::arrow::page_type;
 use super::super::bind::external;
 use super::super::{from_datafusion, from_stored};
 use super::segment::{Part, Wanted, page_of, page_rows};
+
+/// Bytes that a reader takes whether the memory of queries has them or not.
+const SURE_BYTES: usize = 32 << 20;
+/// Bytes of values in a batch that are the same in all rows, roughly.
+const MISSING_BYTES: usize = 4 << 20;
 
 /// Opens pages of the segments of a table.
 pub(super) trait PageSource: Send + Sync {
@@ -76,6 +83,15 @@ pub(super) struct Shared {
     pub(super) cancel: CancelFlag,
     /// Counts what the reads look at, for EXPLAIN.
     pub(super) counts: Option<Arc<PerfContext>>,
+}
+
+impl Shared {
+    /// Returns the most rows of a batch by the columns that a segment does not have, whose values are all the same.
+    fn rows_of_missing(&self, part: &Part) -> u32 {
+        let missing = self.wanted.iter().enumerate().filter(|(at, _)| part.ends(*at).is_none());
+        let longest = missing.map(|(_, wanted)| wanted.missing.size()).max().unwrap_or_default();
+        u32::try_from(MISSING_BYTES / longest.max(1)).unwrap_or(u32::MAX).max(1)
+    }
 }
 
 /// A page that was decoded.
@@ -140,6 +156,7 @@ impl Reader {
                 continue;
             };
             let wanted = u32::try_from(self.left).unwrap_or(u32::MAX);
+            let wanted = wanted.min(shared.rows_of_missing(part));
             rows.end = rows.end.min(rows.start.saturating_add(wanted));
             let batch = self.batch(&shared, part, &rows)?;
             self.row = rows.end;
@@ -152,14 +169,19 @@ impl Reader {
     fn batch(&mut self, shared: &Shared, part: &Part, rows: &Range<u32>) -> Result<RecordBatch> {
         let count = rows.len();
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(shared.wanted.len());
-        let mut copied = 0;
+        // Bytes of all pages in memory and of what the batch has beside them.
+        let mut bytes = 0;
         for (at, wanted) in shared.wanted.iter().enumerate() {
             let Some(ends) = part.ends(at) else {
-                let values = wanted.missing.to_array_of_size(count);
-                columns.push(values.map_err(from_datafusion)?);
+                let values = wanted.missing.to_array_of_size(count).map_err(from_datafusion)?;
+                bytes += values.get_array_memory_size();
+                columns.push(values);
                 continue;
             };
             self.decode(shared, (part, ends), at, rows)?;
+            let pages = self.decoded.get(at).into_iter().flatten();
+            bytes += pages.map(|page| page.values.get_array_memory_size()).sum::<usize>();
+            self.hold(self.memory.size().max(bytes))?;
             let slices = self.slices(at, rows);
             if let [only] = slices.as_slice() {
                 columns.push(Arc::clone(only));
@@ -167,15 +189,22 @@ impl Reader {
             }
             let slices: Vec<&dyn Array> = slices.iter().map(|values| values.as_ref()).collect();
             let values = concat(&slices).map_err(unmade)?;
-            copied += values.get_array_memory_size();
+            bytes += values.get_array_memory_size();
             columns.push(values);
         }
-        let pages = self.decoded.iter().flatten();
-        let pages: usize = pages.map(|page| page.values.get_array_memory_size()).sum();
-        self.memory.try_resize(pages + copied).map_err(from_datafusion)?;
+        self.hold(bytes)?;
         let options = RecordBatchOptions::new().with_row_count(Some(count));
         let schema = Arc::clone(&shared.schema);
         RecordBatch::try_new_with_options(schema, columns, &options).map_err(unmade)
+    }
+
+    /// Counts bytes in the memory of queries. 53200 if it has no room for more than [`SURE_BYTES`].
+    fn hold(&self, bytes: usize) -> Result<()> {
+        match self.memory.try_resize(bytes) {
+            Err(_) if bytes <= SURE_BYTES => self.memory.resize(bytes),
+            resized => resized.map_err(from_datafusion)?,
+        }
+        Ok(())
     }
 
     /// Decodes the pages of a column that have some rows, and forgets the ones before them.

@@ -160,12 +160,15 @@ impl Bulk {
         let table = Arc::clone(&self.plan.table);
         let mut rows = rows_of(&reader.take()?, &table.columns)?;
         let count = rows.len();
-        while !rows.is_empty() {
+        // Without a row the transaction still tells whether it may write.
+        loop {
             run.flag.check()?;
             let rest = rows.split_off(rows.len().min(BATCH_ROWS));
             let batch = std::mem::replace(&mut rows, rest);
             run.transaction.insert(table.oid, batch, OnConflict::Fail).await?;
+            if rows.is_empty() {
+                return Ok(count);
+            }
         }
-        Ok(count)
     }
 }

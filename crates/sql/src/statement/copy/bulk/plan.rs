@@ -4,15 +4,16 @@ use super::columns::{of_parsed, repeated, rounded};
 use super::errors::Failure;
 use super::forms::{SessionForms, column_type};
 use super::{BLOCK_BYTES, SEGMENT_BYTES};
+use crate::query::arrow_type;
 use crate::statement::change::Writer;
 use crate::statement::copy::options::{Format, Options};
 use crate::statement::copy::records::RECORD_BYTES_MAX;
 use crate::statement::copy::rows::forced;
-use crate::values::Settings;
+use crate::values::{Settings, round_moment};
 use ::copy::{Block, Forms, Header, Limits, Parser, Splitter};
 use datafusion::arrow::array::ArrayRef;
 use relational::catalog::Table;
-use relational::{Error, Result, Value};
+use relational::{DataType, Error, Result, Value};
 use std::sync::Arc;
 
 /// Rows that are read before it is looked at how long their values are.
@@ -35,6 +36,10 @@ pub(super) struct Plan {
     forms: SessionForms,
     /// Sources of the columns of the table, in their order.
     sources: Vec<Source>,
+    /// Bytes that the columns of a row have without texts and bytes of any length.
+    fixed_bytes: usize,
+    /// Bytes of the texts of a row that its record does not have.
+    repeated_bytes: usize,
 }
 
 impl Plan {
@@ -58,9 +63,21 @@ impl Plan {
             fields.push(::copy::Column { force_null, force_not_null, ..field });
         }
         for (place, value) in repeated {
+            let value = match table.columns[place].precision {
+                Some(digits) => round_moment(value, digits),
+                None => value,
+            };
             sources[place] = Source::Value(value);
         }
+        let fixed_bytes = table.columns.iter().map(|column| width(&column.data_type)).sum();
+        let beside = |source: &Source| match source {
+            Source::Field(_) => 0,
+            Source::Value(value) => value.memory_bytes() - Value::Null.memory_bytes(),
+        };
+        let repeated_bytes = sources.iter().map(beside).sum();
         Self {
+            fixed_bytes,
+            repeated_bytes,
             table: Arc::clone(table),
             options: parser_options(options),
             fields,
@@ -101,6 +118,11 @@ impl Plan {
         }
         Ok(columns)
     }
+}
+
+/// Returns the bytes of a value of a type in a column, roughly, without texts and bytes of any length.
+fn width(data_type: &DataType) -> usize {
+    arrow_type(data_type).primitive_width().unwrap_or(16)
 }
 
 /// Returns options as the crate `copy` has them.
@@ -144,7 +166,8 @@ impl Reader {
     pub(super) fn read(&mut self, block: &mut Block, rows_max: usize) -> Result<(), Failure> {
         loop {
             let before = block.len();
-            let step = rows_max.min(self.rows() + STEP_ROWS);
+            let step = STEP_ROWS.min(SEGMENT_BYTES / (1 + self.plan.repeated_bytes)).max(1);
+            let step = rows_max.min(self.rows() + step);
             let parsed = self.parser.parse(block, step);
             parsed.map_err(|problem| self.plan.failure(&problem))?;
             let read = before - block.len();
@@ -162,12 +185,13 @@ impl Reader {
 
     /// Returns the bytes of the rows that wait to be taken, roughly.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes
+        let (rows, plan) = (self.rows(), &self.plan);
+        self.bytes.max(rows * plan.fixed_bytes) + rows * plan.repeated_bytes
     }
 
     /// Returns true if the rows make a whole segment.
     pub(super) fn is_full(&self) -> bool {
-        self.rows() >= columnar::ROWS_MAX || self.bytes >= SEGMENT_BYTES
+        self.rows() >= columnar::ROWS_MAX || self.bytes() >= SEGMENT_BYTES
     }
 
     /// Takes the rows, as columns of the whole table.

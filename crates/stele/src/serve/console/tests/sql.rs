@@ -551,6 +551,10 @@ async fn a_statement_that_fails_tells_its_state_and_its_place() {
     let known = "SELECT count(*) FROM pg_class WHERE relname IN ('people', 't')";
     let (_, told) = prompt(&server, known, false, None).await;
     assert_eq!(decoded(&told["rows"][0][0]["string"]), b"0", "{told}");
+    let quoted = "SELECT repeat('x', 1000000)::int";
+    let (status, told) = prompt(&server, quoted, false, None).await;
+    assert_eq!((status, &told["error"]["sqlstate"]), (bad, &json!("22P02")));
+    assert!(told.to_string().len() < 10_000, "{} bytes", told.to_string().len());
     let long = format!("SELECT '{}'", "x".repeat(64 << 10));
     let (status, told) = prompt(&server, &long, false, None).await;
     assert_eq!(status, bad);

@@ -1,7 +1,7 @@
 // A prompt for SQL over Bigtable tables, or over SQL tables: the rows of a query, or its plan.
 
 import { get, post } from "../script/api.js";
-import { escaped, shown } from "../script/bytes.js";
+import { escaped, named, shown } from "../script/bytes.js";
 import { fill, h, notice } from "../script/dom.js";
 import { count } from "../script/format.js";
 
@@ -112,16 +112,16 @@ function keep(instance) {
 }
 
 const WRONG = {
-  INVALID_ARGUMENT: "The query is wrong", UNIMPLEMENTED: "The server does not have this", DEADLINE_EXCEEDED: "The query takes too long",
+  INVALID_ARGUMENT: "The query is wrong", UNIMPLEMENTED: "The server does not have this", DEADLINE_EXCEEDED: "The query takes too long", ABORTED: "The query was cancelled",
   PERMISSION_DENIED: "You may not run this query", RESOURCE_EXHAUSTED: "The server has no room for this query now", UNAVAILABLE: "The server cannot run the query now",
 };
 
 /** Shows an error, with the place in the query if the server tells one. */
 function failure(error, asked, text) {
   const calm = [403, 409, 503].includes(error.status);
-  const told = notice(calm ? "note" : "critical", WRONG[error.code] ?? error.code, error.message);
+  const told = notice(calm ? "note" : "critical", WRONG[error.code] ?? error.code, h("bdi", {}, error.message));
   const facts = [["Detail", error.detail], ["Hint", error.hint], ["SQLSTATE", error.sqlstate]];
-  told.append(...facts.filter(([, fact]) => fact).map(([name, fact]) => h("p", {}, `${name}: ${fact}`)));
+  told.append(...facts.filter(([, fact]) => fact).map(([name, fact]) => h("p", {}, `${name}: `, h("bdi", {}, fact))));
   const place = placeOf(error, asked);
   const line = place ? asked.split("\n")[place.line] : undefined;
   if (line === undefined) return [told];
@@ -149,7 +149,7 @@ function rows(answer, ms) {
     h("p", { class: "result-note", role: "status" }, `${answer.more ? "The first " : ""}${count(answer.rows.length)} ${answer.rows.length === 1 ? "row" : "rows"} in ${Math.round(ms)} ms${answer.more ? "; the answer is cut" : ""}`),
     answer.rows.length === 0 ? h("div", { class: "card empty" }, h("strong", {}, "No rows"), "No row fulfils the condition.") :
       h("div", { class: "card" }, h("div", { class: "scroll results", tabindex: 0, role: "region", "aria-label": "Rows of the result" }, h("table", { class: "data" },
-        h("thead", {}, h("tr", {}, columns.map((column, index) => h("th", { scope: "col" }, column.name || `column ${index + 1}`, h("small", {}, column.type))))),
+        h("thead", {}, h("tr", {}, columns.map((column, index) => h("th", { scope: "col" }, column.name ? named(column.name) : `column ${index + 1}`, h("small", {}, column.type))))),
         h("tbody", {}, answer.rows.map((row) => h("tr", {}, columns.map((column, index) => h("td", {}, index < row.length ? value(row[index], column.type) : h("span", { class: "nothing" }, "not shown"))))))))),
   ];
 }
@@ -185,8 +185,8 @@ function tree(plan) {
 function step(of) {
   const below = of.inputs ?? (of.input ? [of.input] : []);
   const keys = of.keys ?? [];
-  return h("li", {}, h("div", { class: "step" }, h("h3", {}, of.name),
-    of.facts.length > 0 ? h("dl", {}, of.facts.map((fact) => h("div", {}, h("dt", {}, fact.name), h("dd", {}, fact.text)))) : null,
+  return h("li", {}, h("div", { class: "step" }, h("h3", {}, h("bdi", {}, of.name)),
+    of.facts.length > 0 ? h("dl", {}, of.facts.map((fact) => h("div", {}, h("dt", {}, fact.name), h("dd", {}, h("bdi", {}, fact.text))))) : null,
     keys.length > 0 ? h("ul", { class: "key-ranges", "aria-label": "Ranges of keys" }, keys.map(range)) : null),
   below.length > 0 ? h("ol", { class: "steps" }, below.map(step)) : null);
 }

@@ -39,6 +39,9 @@ const ANSWER_BYTES_MAX: usize = 2 << 20;
 /// Bytes of a value or of a text of a plan that are told.
 const VALUE_BYTES_MAX: usize = 1 << 10;
 
+/// Bytes of each text of an error that are told.
+const ERROR_BYTES_MAX: usize = 4 << 10;
+
 /// A statement that a visitor runs.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -129,7 +132,8 @@ async fn run(door: &Door, visitor: &Visitor, asked: Asked) -> Result<PromptAnswe
 fn of_statement(error: &Error) -> Failure {
     let code = match error.state.code() {
         "40001" | "57P01" | "57P03" => Code::Unavailable,
-        "57014" => Code::DeadlineExceeded,
+        "57014" if error.message.ends_with("statement timeout") => Code::DeadlineExceeded,
+        "57014" => Code::Aborted,
         "42501" => Code::PermissionDenied,
         "0A000" => Code::Unimplemented,
         "XX001" | "XX002" => Code::DataLoss,
@@ -137,9 +141,11 @@ fn of_statement(error: &Error) -> Failure {
         _ if error.state.is_of_server() => Code::Internal,
         _ => Code::InvalidArgument,
     };
-    let failure = Failure::new(code, error.message.as_str()).with("sqlstate", error.state.code());
+    // A message may have all of a value, which is as long as any.
+    let short = |text: &str| Allowance::of(ERROR_BYTES_MAX).text(text, ERROR_BYTES_MAX);
+    let failure = Failure::new(code, short(&error.message)).with("sqlstate", error.state.code());
     let texts = [("detail", &error.detail), ("hint", &error.hint)];
-    let texts = texts.into_iter().filter_map(|(name, text)| Some((name, text.as_deref()?)));
+    let texts = texts.into_iter().filter_map(|(name, text)| Some((name, short(text.as_deref()?))));
     let failure = texts.fold(failure, |failure, (name, text)| failure.with(name, text));
     match error.position {
         Some(position) => failure.with("position", position),
