@@ -90,7 +90,7 @@ pub(super) struct Engine {
 
 enum Process {
     Server(Box<ServerEngine>),
-    Embedded(Embedded),
+    Embedded(Box<Embedded>),
 }
 
 impl Engine {
@@ -98,7 +98,7 @@ impl Engine {
     pub(super) async fn start(kind: Kind, args: &HitsArgs, home: &Path) -> Result<Self, AnyError> {
         std::fs::create_dir(home)?;
         let process = if kind.is_embedded() {
-            Process::Embedded(Embedded::start(kind, &args.python, home).await?)
+            Process::Embedded(Box::new(Embedded::start(kind, &args.python, home).await?))
         } else {
             Process::Server(Box::new(ServerEngine::start(kind, args, home).await?))
         };

@@ -42,7 +42,7 @@ impl Session {
                 prepared: inner,
                 params: Arc::clone(params),
                 formats: vec![i16::from(cursor.binary == Some(true))],
-                progress: Progress::running(rows),
+                progress: Progress::running(rows, flag),
                 rows_bytes,
                 is_held,
                 is_new: true,
@@ -100,7 +100,7 @@ impl Session {
         if let Progress::Bound = portal.progress {
             let (prepared, params) = (Arc::clone(&portal.prepared), Arc::clone(&portal.params));
             match self.rows_of(&prepared, &params, flag).await {
-                Ok(rows) => portal.progress = Progress::running(rows),
+                Ok(rows) => portal.progress = Progress::running(rows, flag),
                 Err(stopped) => {
                     portal.progress = Progress::Failed;
                     self.portals.put_back(name, portal);
@@ -109,7 +109,7 @@ impl Session {
             }
         }
         let rows = match &portal.progress {
-            Progress::Running(rows) => {
+            Progress::Running(rows, _) => {
                 let rows = Arc::clone(rows);
                 let columns = rows.lock().await.columns();
                 Rows::shared(columns, rows, wanted.unwrap_or(usize::MAX))

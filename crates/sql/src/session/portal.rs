@@ -1,7 +1,7 @@
 //! Prepared statements and portals of a session. A cursor is a portal that a statement declared.
 
 use crate::statement::{Prepared, Rows};
-use relational::{Error, Result, SqlState, Value};
+use relational::{CancelFlag, Error, Result, SqlState, Value};
 use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::sync::Mutex;
@@ -21,7 +21,7 @@ pub(crate) enum Progress {
     /// It was bound, and not executed yet.
     Bound,
     /// It gives rows, and may have given some.
-    Running(Arc<Mutex<Rows>>),
+    Running(Arc<Mutex<Rows>>, Stops),
     /// It gave all of its rows, or was no query. Executing it again gives nothing, with this tag.
     Done(String),
     /// It failed, and cannot be executed again.
@@ -29,9 +29,32 @@ pub(crate) enum Progress {
 }
 
 impl Progress {
-    /// Returns the progress of a statement that began to give rows.
-    pub(crate) fn running(rows: Rows) -> Self {
-        Self::Running(Arc::new(Mutex::new(rows)))
+    /// Returns the progress of a statement that began to give rows under a flag.
+    pub(crate) fn running(rows: Rows, flag: &CancelFlag) -> Self {
+        let stops = Stops { flag: flag.clone(), is_over: false };
+        Self::Running(Arc::new(Mutex::new(rows)), stops)
+    }
+}
+
+/// Stops the work for rows that are not wanted any more, when it is dropped: some joins look at nothing but the flag
+/// of the statement that began them.
+pub(crate) struct Stops {
+    flag: CancelFlag,
+    is_over: bool,
+}
+
+impl Stops {
+    /// Notes that all rows were given, so that nothing is to be stopped.
+    pub(crate) fn end(&mut self) {
+        self.is_over = true;
+    }
+}
+
+impl Drop for Stops {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.flag.cancel();
+        }
     }
 }
 
@@ -58,7 +81,7 @@ impl Portal {
         match &self.progress {
             Progress::Failed => true,
             // No other task works with the rows between two statements.
-            Progress::Running(rows) => rows.try_lock().is_ok_and(|rows| rows.is_failed()),
+            Progress::Running(rows, _) => rows.try_lock().is_ok_and(|rows| rows.is_failed()),
             Progress::Bound | Progress::Done(_) => false,
         }
     }

@@ -139,7 +139,7 @@ impl Session {
             let (prepared, params) = (Arc::clone(&portal.prepared), Arc::clone(&portal.params));
             let tag = match self.start(&prepared, &params, flag).await? {
                 Output::Rows(rows) => {
-                    portal.progress = Progress::running(*rows);
+                    portal.progress = Progress::running(*rows, flag);
                     None
                 }
                 Output::Done(tag) => Some(tag),
@@ -152,7 +152,7 @@ impl Session {
             }
         }
         let formats = portal.formats.clone();
-        let Progress::Running(rows) = &mut portal.progress else { return Ok(None) };
+        let Progress::Running(rows, stops) = &mut portal.progress else { return Ok(None) };
         let rows = Arc::clone(rows);
         let mut rows = rows.lock().await;
         let count = self.put_rows(&mut rows, &formats, rows_max).await?;
@@ -160,6 +160,7 @@ impl Session {
             return Ok(None);
         }
         let tag = rows.tag(count);
+        stops.end();
         portal.progress = Progress::Done(rows.tag(0));
         Ok(Some(tag))
     }

@@ -157,6 +157,31 @@ fn subqueries_that_run_by_row_end_and_keep_to_their_memory() {
 }
 
 #[test]
+fn rows_that_are_not_fetched_leave_no_work_behind() {
+    on_threads(4, async {
+        let server = Server::start().await;
+        let mut client = server.client().await;
+        let setup = "CREATE TABLE t (n int); INSERT INTO t SELECT * FROM generate_series(1, 60000)";
+        client.batch_execute(setup).await.unwrap();
+        // The first rows come at once, and a join that takes long goes beside them.
+        let text = "SELECT a.n FROM t a JOIN t b ON a.n * 5000 + b.n < 9201 UNION ALL \
+                    SELECT n FROM generate_series(1, 2000) AS g(n)";
+        // More of them than threads.
+        for _ in 0..3 {
+            let transaction = client.transaction().await.unwrap();
+            let portal = transaction.bind(text, &[]).await.unwrap();
+            assert_eq!(transaction.query_portal(&portal, 5).await.unwrap().len(), 5);
+            drop(portal);
+            let cursor = format!("DECLARE c CURSOR FOR {text}; FETCH 5 FROM c; CLOSE c");
+            transaction.batch_execute(&cursor).await.unwrap();
+            transaction.commit().await.unwrap();
+        }
+        let groups = "SELECT count(*) FROM (SELECT n % 7, count(*) FROM t GROUP BY n % 7) AS g";
+        assert_eq!(first(&client, groups).await, "7");
+    });
+}
+
+#[test]
 fn expressions_that_wait_for_sequences_leave_threads_for_the_answers() {
     on_threads(1, async {
         let (tell, group) = tokio::sync::oneshot::channel();

@@ -56,8 +56,8 @@ pub(crate) fn typed(name: &str, storage: &str) -> String {
 pub(crate) fn line(id: u32) -> String {
     let date = format!("{}-{:02}-{:02}", 1990 + id % 40, 1 + id % 12, 1 + id % 28);
     let time = format!("{:02}:{:02}:{:02}.{:06}", id % 24, id % 60, id % 60, id * 7 % 1_000_000);
-    let real = if id % 997 == 0 { f32::NAN } else { (id % 1000) as f32 / 8.0 };
-    let sign = if id % 3 == 0 { "-" } else { "" };
+    let real = if id.is_multiple_of(997) { f32::NAN } else { (id % 1000) as f32 / 8.0 };
+    let sign = if id.is_multiple_of(3) { "-" } else { "" };
     let numeric = match id % 5 {
         0 => id.to_string(),
         1 => format!("{id}.50"),
@@ -67,15 +67,15 @@ pub(crate) fn line(id: u32) -> String {
         _ => "0.000001".to_owned(),
     };
     let text = match () {
-        () if id % 23 == 0 => String::new(),
-        () if id % 29 == 0 => format!("größe-{id}"),
-        () if id % 31 == 0 => "a\\tb\\\\c\\nd\"e,".to_owned(),
+        () if id.is_multiple_of(23) => String::new(),
+        () if id.is_multiple_of(29) => format!("größe-{id}"),
+        () if id.is_multiple_of(31) => "a\\tb\\\\c\\nd\"e,".to_owned(),
         () => format!("word-{}", id % 300),
     };
     let of_interval = |at: u32| (id + at) % 12;
     let [months, days, hours, minutes, seconds] = [0, 1, 2, 3, 4].map(of_interval);
     let values = [
-        if id % 3 == 0 { "t" } else { "f" }.to_owned(),
+        if id.is_multiple_of(3) { "t" } else { "f" }.to_owned(),
         (i64::from(id % 200) - 100).to_string(),
         (u64::from(id) * 1_000_003).to_string(),
         real.to_string(),
@@ -94,12 +94,12 @@ pub(crate) fn line(id: u32) -> String {
         format!("{months} mons {days} days {hours:02}:{minutes:02}:{seconds:02}"),
         format!("{{\"a\":{id}}}"),
         format!("{{\"s\": \"x\", \"k\": {}}}", id % 50),
-        if id % 2 == 0 { id } else { 4_000_000_000 + id }.to_string(),
+        if id.is_multiple_of(2) { id } else { 4_000_000_000 + id }.to_string(),
         format!("n{}", id % 100),
     ];
     let mut line = id.to_string();
     for (number, value) in (1u32..).zip(values) {
-        let is_null = (id + 5 * number) % 19 == 0;
+        let is_null = (id + 5 * number).is_multiple_of(19);
         line.push('\t');
         line.push_str(if is_null { "\\N" } else { &value });
     }
