@@ -43,7 +43,7 @@ impl Status {
     }
 }
 
-/// What the driver told of a lease.
+/// The lease as the driver told it.
 #[derive(Debug, Clone, Copy)]
 struct Lease {
     term: u64,

@@ -1,7 +1,7 @@
 //! Bulk loads of columnar tables: who sees their segments, and that nothing is left of one that did not commit.
 
 use crate::harness::*;
-use base::env::sim::{Fault, FaultPoint, SimEnv};
+use base::env::sim::{Call, Fault, FaultPoint, SimEnv};
 use engine::{RowRange, ScanRequest, Tree, TreeId, WriteBatch};
 use relational::catalog::{KeyAction, KeyMatch};
 use relational::{
@@ -184,7 +184,7 @@ fn pages_that_could_not_be_removed_are_removed_with_the_next_garbage() {
         let table = create_columnar(&database, "t").await;
         let mut transaction = begin(&database);
         add(&mut transaction, table, &[b"a"]).await.unwrap();
-        machine.fs.inject(FaultPoint::Write, 0, 1_000, Fault::NoSpace);
+        machine.fs.inject(FaultPoint::Call(Call::WriteAt), 0, 1_000, Fault::NoSpace);
         transaction.rollback().await;
         assert_eq!(left(&database, table), (1, 1), "the disk is full");
         machine.fs.clear_faults();

@@ -171,7 +171,7 @@ impl ExecutionPlan for ColumnarScanExec {
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, counted)))
     }
 
-    /// Returns the scan with metrics of its own: a plan that is run for each row would keep those of all runs.
+    /// Returns the scan with metrics of its own: a plan that is run for each row would keep the ones of all runs.
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(Arc::new(Self {
             shared: Arc::clone(&self.shared),

@@ -10,7 +10,7 @@ const PROPERTIES: [&str; 2] = ["Key", "Filter"];
 pub struct PlanNode {
     /// Name of the step, such as `SortExec`.
     pub name: String,
-    /// What is told of the step, by names: its description first, if it has one.
+    /// Properties of the step by their names: its description first, if it has one.
     pub properties: Vec<(String, String)>,
     /// The steps below it in the tree.
     pub inputs: Vec<PlanNode>,
