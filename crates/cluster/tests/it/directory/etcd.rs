@@ -43,22 +43,31 @@ impl Etcd {
 
     fn start_with(arguments: &[&str]) -> Option<Self> {
         let program = program()?;
-        let (address, peers) = (free_address(), free_address());
-        let dir = tempfile::tempdir().unwrap();
-        let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        let process = run(&program, &address, &peers, &dir, &arguments);
-        let etcd = Self { process, address, peers, dir, arguments };
-        etcd.wait();
-        Some(etcd)
+        let arguments: Vec<_> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        for _ in 0..10 {
+            let (address, peers) = (free_address(), free_address());
+            let dir = tempfile::tempdir().unwrap();
+            let process = run(&program, &address, &peers, &dir, &arguments);
+            let mut etcd = Self { process, address, peers, dir, arguments: arguments.clone() };
+            // Another process may have taken a port since it was found to be free: then etcd ends.
+            if etcd.listens() {
+                return Some(etcd);
+            }
+        }
+        panic!("etcd ends again and again");
     }
 
-    /// Waits until the port takes connections.
-    fn wait(&self) {
+    /// Waits until the port takes connections. Returns false if the process ends before.
+    fn listens(&mut self) -> bool {
         let begun = Instant::now();
         while std::net::TcpStream::connect(&self.address).is_err() {
+            if self.process.try_wait().unwrap().is_some() {
+                return false;
+            }
             assert!(begun.elapsed() < SOON, "etcd does not listen on {}", self.address);
             std::thread::sleep(Duration::from_millis(20));
         }
+        true
     }
 
     pub(super) fn directory(&self, prefix: &str) -> Arc<dyn Directory> {
@@ -75,7 +84,7 @@ impl Etcd {
     pub(super) fn restart(&mut self) {
         let program = program().unwrap();
         self.process = run(&program, &self.address, &self.peers, &self.dir, &self.arguments);
-        self.wait();
+        assert!(self.listens(), "etcd ended");
     }
 }
 

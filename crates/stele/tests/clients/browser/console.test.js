@@ -289,7 +289,7 @@ for (const [name, [path, text]] of Object.entries({ "sql-list": ["tables", "by_d
 
 test("tables of SQL show their structure and rows, whatever they are called", async () => {
   const { tab, close } = await openSql("tables");
-  const list = tab.getByRole("region", { name: "SQL tables" });
+  const list = tab.getByRole("region", { name: "SQL tables", exact: true });
   await list.getByRole("link", { name: /onerror/ }).first().waitFor();
   assert.match(await list.innerText(), /<img src=x onerror=alert\(1\)>"'&\\xe2\\x80\\xae/);
   assert.match(await list.innerText(), /declared Bigtable table/);
@@ -385,7 +385,7 @@ test("a server without the door for PostgreSQL clients tells nothing of SQL tabl
   await tab.goto(`${url}/console/#/tables`);
   await tab.reload();
   await tab.getByText("people", { exact: true }).first().waitFor();
-  assert.equal(await tab.getByRole("region", { name: "SQL tables" }).count(), 0);
+  assert.equal(await tab.getByRole("region", { name: "SQL tables", exact: true }).count(), 0);
   await tab.goto(`${url}/console/#/query`);
   await tab.getByLabel("Instance").waitFor();
   assert.equal(await tab.getByLabel("Tables that queries read").count(), 0);
